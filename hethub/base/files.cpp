@@ -1,0 +1,94 @@
+#include "hethub/base/files.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "hethub/base/error.h"
+
+namespace hethub {
+namespace {
+
+[[noreturn]] void cannot_write(const std::filesystem::path& file) {
+  throw Error(ErrorCode::kCannotWrite, {.what = file.string() + ": write",
+                                        .found = std::strerror(errno),
+                                        .expected = "a place that can be written",
+                                        .fix = "check the folder, its rights and its free space"});
+}
+
+// A file descriptor, closed at the end.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+void write_all(int fd, std::string_view content, const std::filesystem::path& file) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(fd, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) cannot_write(file);
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in || std::filesystem::is_directory(file)) {
+    throw Error(ErrorCode::kMissingInput, {.what = file.string(),
+                                           .found = std::filesystem::exists(file)
+                                                        ? "something that cannot be read"
+                                                        : "no such file",
+                                           .expected = "a readable file",
+                                           .fix = "check the path and its rights"});
+  }
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_file(const std::filesystem::path& file, std::string_view content) {
+  const std::filesystem::path temporary = file.string() + ".tmp" + std::to_string(::getpid());
+  {
+    const Descriptor out(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (out.get() < 0) cannot_write(file);
+    write_all(out.get(), content, temporary);
+    if (::fsync(out.get()) != 0) cannot_write(file);
+  }
+  if (::rename(temporary.c_str(), file.c_str()) != 0) cannot_write(file);
+  sync_folder(file.has_parent_path() ? file.parent_path() : ".");
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const Descriptor open_folder(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (open_folder.get() < 0) cannot_write(folder);
+  ::fsync(open_folder.get());  // some file systems cannot; the rename stands all the same
+}
+
+std::string bytes_text(double bytes) {
+  constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < kUnits.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  std::array<char, 32> out = {};
+  std::snprintf(out.data(), out.size(), unit == 0 ? "%.0f %s" : "%.2f %s", bytes, kUnits.at(unit));
+  return out.data();
+}
+
+}  // namespace hethub

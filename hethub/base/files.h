@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace hethub {
+
+/// The whole file. Throws kMissingInput if it cannot be opened, naming it.
+std::string read_file(const std::filesystem::path& file);
+
+/// Writes `content` to a temporary file beside `file`, syncs it and renames it into place, so that
+/// a reader sees the old content or the new. Throws kCannotWrite and leaves `file` as it was.
+void write_file(const std::filesystem::path& file, std::string_view content);
+
+/// Makes the rename or creation of what is in `folder` survive a loss of power (fsync).
+void sync_folder(const std::filesystem::path& folder);
+
+/// "1.50 GiB", "12.0 MiB", "831 B".
+std::string bytes_text(double bytes);
+
+}  // namespace hethub
