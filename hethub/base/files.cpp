@@ -51,12 +51,12 @@ void write_all(int fd, std::string_view content, const std::filesystem::path& fi
 std::string read_file(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in || std::filesystem::is_directory(file)) {
-    throw Error(ErrorCode::kMissingInput, {.what = file.string(),
-                                           .found = std::filesystem::exists(file)
-                                                        ? "something that cannot be read"
-                                                        : "no such file",
-                                           .expected = "a readable file",
-                                           .fix = "check the path and its rights"});
+    throw Error(
+        ErrorCode::kMissingInput,
+        {.what = file.string(),
+         .found = std::filesystem::exists(file) ? "something that cannot be read" : "no such file",
+         .expected = "a readable file",
+         .fix = "check the path and its rights"});
   }
   return {std::istreambuf_iterator<char>(in), {}};
 }

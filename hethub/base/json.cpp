@@ -29,7 +29,8 @@ constexpr int kMostNodes = 1'000'000;
 
 // "name:line:column" of a byte of the text, both from 1.
 std::string place_of(const std::string& text_of_file, std::size_t byte, const std::string& name) {
-  const auto end = text_of_file.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text_of_file.size()));
+  const auto end =
+      text_of_file.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text_of_file.size()));
   const auto line = 1 + std::count(text_of_file.begin(), end, '\n');
   const auto start = std::find(std::make_reverse_iterator(end), text_of_file.rend(), '\n');
   return text(name, ":", line, ":", 1 + std::distance(std::make_reverse_iterator(end), start));
@@ -167,10 +168,10 @@ bool fits(const Json& value) {
     return value.is_boolean();
   } else if constexpr (std::is_integral_v<T>) {
     if (value.is_number_unsigned()) {
-      return value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<T>::max());
+      return value.get<std::uint64_t>() <=
+             static_cast<std::uint64_t>(std::numeric_limits<T>::max());
     }
-    return value.is_number_integer() &&
-           value.get<std::int64_t>() >= std::numeric_limits<T>::min();
+    return value.is_number_integer() && value.get<std::int64_t>() >= std::numeric_limits<T>::min();
   } else if constexpr (std::is_same_v<T, double>) {
     return value.is_number();
   } else if constexpr (std::is_same_v<T, std::string>) {
@@ -194,7 +195,8 @@ Json parse_document(const std::string& content, const std::string& name) {
     return Json::parse(content, StrictKeys(name));
   } catch (const Json::parse_error& error) {
     const std::size_t start = content.find_first_not_of(" \t\r\n");
-    const bool meant_as_json = start != std::string::npos && (content[start] == '{' || content[start] == '[');
+    const bool meant_as_json =
+        start != std::string::npos && (content[start] == '{' || content[start] == '[');
     if (!meant_as_json) return parse_yaml(content, name);
     try {
       return parse_yaml(content, name);  // flow YAML such as {a: 1}
@@ -256,8 +258,8 @@ T get_or(const Json& object, const std::string& where, std::string_view key, T f
 }
 
 // The types a file may hold.
-#define HETHUB_JSON_TYPE(T)                                                        \
-  template T get<T>(const Json&, const std::string&, std::string_view); /* NOLINT */ \
+#define HETHUB_JSON_TYPE(T)                                                               \
+  template T get<T>(const Json&, const std::string&, std::string_view);      /* NOLINT */ \
   template T get_or<T>(const Json&, const std::string&, std::string_view, T) /* NOLINT */
 HETHUB_JSON_TYPE(bool);
 HETHUB_JSON_TYPE(int);

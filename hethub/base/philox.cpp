@@ -8,8 +8,8 @@ namespace {
 
 std::array<std::uint32_t, 4> at(std::array<std::uint32_t, 2> key, std::uint64_t index,
                                 std::uint32_t use) {
-  return philox({static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), use, 0},
-                key);
+  return philox(
+      {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), use, 0}, key);
 }
 
 }  // namespace
@@ -19,10 +19,9 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0];
     const std::uint64_t b = std::uint64_t{0xCD9E8D57} * counter[2];
-    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0],
-               static_cast<std::uint32_t>(b),
-               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1],
-               static_cast<std::uint32_t>(a)};
+    counter = {
+        static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
+        static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
     key = {key[0] + 0x9E3779B9U, key[1] + 0xBB67AE85U};
   }
   return counter;
@@ -33,9 +32,10 @@ std::array<std::uint32_t, 2> philox_key(std::uint64_t seed, std::string_view nam
   for (const char letter : name) {
     hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;
   }
-  const auto mixed = philox({static_cast<std::uint32_t>(hash), static_cast<std::uint32_t>(hash >> 32),
-                             static_cast<std::uint32_t>(name.size()), 0},
-                            {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  const auto mixed =
+      philox({static_cast<std::uint32_t>(hash), static_cast<std::uint32_t>(hash >> 32),
+              static_cast<std::uint32_t>(name.size()), 0},
+             {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   return {mixed[0], mixed[1]};
 }
 

@@ -1,0 +1,251 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "hethub/base/dtype.h"
+
+namespace hethub {
+
+/// Type and shape of a dense, row-major tensor. It holds no memory.
+struct TensorSpec {
+  DType dtype = DType::kF32;
+  std::vector<std::int64_t> shape = {};
+
+  std::int64_t elements() const;
+  std::int64_t bytes() const { return elements() * size_of(dtype); }
+  friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
+};
+
+// ---- The ops. Each is its sizes and nothing else. -------------------------------------------
+// Tensors are of the op's dtype unless a comment says otherwise; "ids", "labels", "positions" and
+// "starts" are i32. `a += b` marks an output that is also an input: the op adds to what is there.
+
+/// y[rows, out] = x[rows, in] · wᵀ + bias, with w[out, in] and, if `bias`, bias[out].
+/// Inputs x, w (, bias); output y.
+struct Linear {
+  std::int64_t rows = 0;
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  bool bias = false;
+};
+
+/// dx[rows, in] = dy[rows, out] · w[out, in]. Inputs dy, w; output dx.
+struct LinearGradInput {
+  std::int64_t rows = 0;
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+};
+
+/// dw[out, in] += dyᵀ · x. Inputs dy[rows, out], x[rows, in], dw; output dw.
+struct LinearGradWeight {
+  std::int64_t rows = 0;
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+};
+
+/// db[width] += Σ over rows of dy[rows, width]. Inputs dy, db; output db.
+struct BiasGrad {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+};
+
+/// y[rows, width] = table[ids[row], :], with table[vocab, width]. Inputs ids, table; output y.
+struct Embedding {
+  std::int64_t rows = 0;
+  std::int64_t vocab = 0;
+  std::int64_t width = 0;
+};
+
+/// dtable[ids[row], :] += dy[row, :], rows in order. Inputs ids, dy, dtable; output dtable.
+struct EmbeddingGrad {
+  std::int64_t rows = 0;
+  std::int64_t vocab = 0;
+  std::int64_t width = 0;
+};
+
+/// y = x · rstd · gain with rstd[row] = 1/sqrt(mean(x²) + eps) (f32), gain[width].
+/// Inputs x, gain; outputs y, rstd.
+struct RmsNorm {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  double eps = 1e-5;
+};
+
+/// dx = rstd · (g - x · rstd² · mean(g · x)) with g = dy · gain.
+/// Inputs dy, x, gain, rstd; output dx.
+struct RmsNormGradInput {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+};
+
+/// dgain[width] += Σ over rows of dy · x · rstd. Inputs dy, x, rstd, dgain; output dgain.
+struct RmsNormGradGain {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+};
+
+/// Rotates each head of x[rows, heads · head_dim] by its row's position: with h = head_dim/2 and
+/// (c, s) = (table[p, j], table[p, h + j]), p = positions[row], j < h:
+/// y[j] = x[j]·c - x[j+h]·s and y[j+h] = x[j+h]·c + x[j]·s (Hugging Face's rotate_half).
+/// `inverse` rotates back (s → -s): that is the gradient. table[table_rows, head_dim] is f32.
+/// Inputs x, positions[rows], table; output y.
+struct Rope {
+  std::int64_t rows = 0;
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t table_rows = 0;
+  bool inverse = false;
+};
+
+/// Causal self-attention with grouped queries, scores scaled by 1/sqrt(head_dim).
+/// q and y are [batch·seq, heads·head_dim]; k and v are [batch·seq, kv_heads·head_dim]; query head
+/// h reads kv head h / (heads / kv_heads). Position i of a sequence sees positions
+/// max(start, i - window + 1) .. i, where start is starts[row] (its document's first position in
+/// the sequence) if `documents`, else 0; window 0 means no limit.
+/// lse[batch, heads, seq] (f32) is the log of the sum of exponentials of the scaled scores.
+/// Inputs q, k, v (, starts[batch·seq]); outputs y, lse.
+struct Attention {
+  std::int64_t batch = 0;
+  std::int64_t seq = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t window = 0;
+  bool documents = false;
+};
+
+/// The gradients of Attention. Inputs dy, q, k, v, y, lse (, starts); outputs dq, dk, dv.
+struct AttentionGrad {
+  Attention forward = {};
+};
+
+/// y[rows, width] = silu(gate) · up. Inputs gate, up; output y.
+struct SiluMul {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+};
+
+/// Inputs dy, gate, up; outputs dgate, dup.
+struct SiluMulGrad {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+};
+
+/// y[count] = a + b. Inputs a, b; output y.
+struct Add {
+  std::int64_t count = 0;
+};
+
+/// total[count] += x. Inputs total, x; output total. The reduction step of every collective.
+struct Accumulate {
+  std::int64_t count = 0;
+};
+
+/// x[count] = value. No input; output x.
+struct Fill {
+  std::int64_t count = 0;
+  double value = 0;
+};
+
+/// Per row of logits[rows, vocab]: lse = log Σ exp, loss = lse - logit of the label; both f32, and
+/// loss 0 where the label is -100. Inputs logits, labels[rows]; outputs losses[rows], lse[rows].
+struct CrossEntropy {
+  std::int64_t rows = 0;
+  std::int64_t vocab = 0;
+};
+
+/// The gradient of the SUM of the losses: dlogits = exp(logit - lse) - [column is the label], and
+/// 0 in rows labelled -100. Inputs logits, labels, lse; output dlogits.
+struct CrossEntropyGrad {
+  std::int64_t rows = 0;
+  std::int64_t vocab = 0;
+};
+
+/// sum[1] (f32) = Σ x², accumulated so that the relative error stays below 1e-6. Input x.
+struct SumSquares {
+  std::int64_t count = 0;
+};
+
+/// What an AdamW op reads from its scalars[8] (f32), in this order; they change every step.
+enum class AdamWScalar : std::uint8_t {
+  kLearningRate,
+  kBeta1,
+  kBeta2,
+  kEpsilon,
+  kWeightDecay,
+  kGradientScale,    ///< clip factor / tokens counted
+  kBiasCorrection1,  ///< 1 - beta1^t
+  kBiasCorrection2,  ///< 1 - beta2^t
+};
+inline constexpr int kAdamWScalars = 8;
+
+/// With g = gradient · gradient_scale: m = β1·m + (1-β1)·g; v = β2·v + (1-β2)·g²;
+/// p -= lr · decay · p (only if `decay`); p -= lr · (m/bc1) / (sqrt(v/bc2) + eps). All f32.
+/// Inputs p, m, v, gradient, scalars[8]; outputs p, m, v.
+/// Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
+struct AdamW {
+  std::int64_t count = 0;
+  bool decay = false;
+};
+
+/// What a group of ranks does together.
+enum class GroupKind : std::uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll };
+
+/// Begins a group op on x[count]; x and y are out of bounds until the matching GroupWait.
+/// `group` is a position in the executing rank's list of groups. Input x; output y.
+/// A group op is two instructions, so that what runs between them is known to overlap it.
+struct GroupStart {
+  GroupKind kind = GroupKind::kAllReduce;
+  int group = 0;
+  std::int64_t in_count = 0;
+  std::int64_t out_count = 0;
+};
+
+/// Ends the group op that wrote y. Input y; output y.
+struct GroupWait {
+  std::int64_t count = 0;
+};
+
+using OpBody =
+    std::variant<Linear, LinearGradInput, LinearGradWeight, BiasGrad, Embedding, EmbeddingGrad,
+                 RmsNorm, RmsNormGradInput, RmsNormGradGain, Rope, Attention, AttentionGrad,
+                 SiluMul, SiluMulGrad, Add, Accumulate, Fill, CrossEntropy, CrossEntropyGrad,
+                 SumSquares, AdamW, GroupStart, GroupWait>;
+
+/// One operation: what a backend runs, what the predictor prices and what the trace names.
+struct Op {
+  std::string name = {};  ///< unique within a program, e.g. "layer3.mlp.down"
+  DType dtype = DType::kF32;
+  OpBody body = {};
+};
+
+/// One output of an op.
+struct OutputFacts {
+  TensorSpec spec = {};
+  int updates = -1;    ///< the input that IS this output: the op changes it in place; -1 if none
+  int may_reuse = -1;  ///< an input whose memory the output may take over exactly; -1 if none
+};
+
+/// Everything that follows from an op's sizes.
+struct OpFacts {
+  std::string_view kind = {};  ///< "linear", "rms_norm", ...: the key of costs files and traces
+  std::vector<TensorSpec> inputs = {};
+  std::vector<OutputFacts> outputs = {};
+  double flops = 0;                  ///< a multiply-add counts as two
+  std::int64_t workspace_bytes = 0;  ///< scratch the op is given: the most a backend may use
+
+  /// Bytes moved if every operand crosses the memory bus exactly once.
+  double bytes() const;
+};
+
+/// The facts of one op. Pure: same op, same facts, on every machine.
+OpFacts facts_of(const Op& op);
+
+/// The sizes in the order of the struct, as costs files and traces spell them: "rows=4 in=8 out=2".
+std::string sizes_text(const Op& op);
+
+}  // namespace hethub
