@@ -4,10 +4,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <vector>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "hethub/base/error.h"
@@ -20,6 +20,13 @@ namespace {
                                         .found = std::strerror(errno),
                                         .expected = "a place that can be written",
                                         .fix = "check the folder, its rights and its free space"});
+}
+
+[[noreturn]] void cannot_read(const std::filesystem::path& file) {
+  throw Error(ErrorCode::kMissingInput, {.what = file.string(),
+                                         .found = std::strerror(errno),
+                                         .expected = "a readable file",
+                                         .fix = "check the path and its rights"});
 }
 
 // A file descriptor, closed at the end.
@@ -49,27 +56,39 @@ void write_all(int fd, std::string_view content, const std::filesystem::path& fi
 }  // namespace
 
 std::string read_file(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in || std::filesystem::is_directory(file)) {
-    throw Error(
-        ErrorCode::kMissingInput,
-        {.what = file.string(),
-         .found = std::filesystem::exists(file) ? "something that cannot be read" : "no such file",
-         .expected = "a readable file",
-         .fix = "check the path and its rights"});
+  const Descriptor in(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (in.get() < 0) cannot_read(file);
+  std::string content;
+  struct stat status = {};
+  if (::fstat(in.get(), &status) == 0 && S_ISREG(status.st_mode)) {
+    content.reserve(static_cast<std::size_t>(status.st_size));
   }
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::vector<char> piece(1 << 18);
+  while (true) {
+    const ssize_t length = ::read(in.get(), piece.data(), piece.size());
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0) cannot_read(file);
+    if (length == 0) return content;
+    content.append(piece.data(), static_cast<std::size_t>(length));
+  }
 }
 
 void write_file(const std::filesystem::path& file, std::string_view content) {
-  const std::filesystem::path temporary = file.string() + ".tmp" + std::to_string(::getpid());
-  {
-    const Descriptor out(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (out.get() < 0) cannot_write(file);
-    write_all(out.get(), content, temporary);
-    if (::fsync(out.get()) != 0) cannot_write(file);
+  // One name a thread: two that write the same file do not write into each other's.
+  const std::filesystem::path temporary = file.string() + ".tmp" + std::to_string(::gettid());
+  try {
+    {
+      const Descriptor out(
+          ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+      if (out.get() < 0) cannot_write(file);
+      write_all(out.get(), content, file);
+      if (::fsync(out.get()) != 0) cannot_write(file);
+    }
+    if (::rename(temporary.c_str(), file.c_str()) != 0) cannot_write(file);
+  } catch (const Error&) {
+    ::unlink(temporary.c_str());
+    throw;
   }
-  if (::rename(temporary.c_str(), file.c_str()) != 0) cannot_write(file);
   sync_folder(file.has_parent_path() ? file.parent_path() : ".");
 }
 

@@ -7,7 +7,7 @@
 
 namespace hethub {
 
-/// The whole file. Throws kMissingInput if it cannot be opened, naming it.
+/// The whole file. Throws kMissingInput, naming it, if it is not there or cannot be read.
 std::string read_file(const std::filesystem::path& file);
 
 /// Writes `content` to a temporary file beside `file`, syncs it and renames it into place, so that
@@ -17,7 +17,7 @@ void write_file(const std::filesystem::path& file, std::string_view content);
 /// Makes the rename or creation of what is in `folder` survive a loss of power (fsync).
 void sync_folder(const std::filesystem::path& folder);
 
-/// "1.50 GiB", "12.0 MiB", "831 B".
+/// "1.50 GiB", "12.00 MiB", "831 B".
 std::string bytes_text(double bytes);
 
 }  // namespace hethub

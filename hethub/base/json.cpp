@@ -1,11 +1,12 @@
 #include "hethub/base/json.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <limits>
+#include <iterator>
 #include <set>
+#include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -18,7 +19,8 @@ namespace hethub {
 namespace {
 
 constexpr int kMostDepth = 128;
-constexpr int kMostNodes = 1'000'000;
+constexpr std::size_t kMostValues = 1'000'000;
+constexpr std::size_t kCharactersAValue = 64;  // a long text counts as several values
 
 [[noreturn]] void corrupt(const std::string& where, std::string found, std::string expected) {
   throw Error(ErrorCode::kCorruptData, {.what = where,
@@ -28,35 +30,95 @@ constexpr int kMostNodes = 1'000'000;
 }
 
 // "name:line:column" of a byte of the text, both from 1.
-std::string place_of(const std::string& text_of_file, std::size_t byte, const std::string& name) {
-  const auto end =
-      text_of_file.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text_of_file.size()));
-  const auto line = 1 + std::count(text_of_file.begin(), end, '\n');
-  const auto start = std::find(std::make_reverse_iterator(end), text_of_file.rend(), '\n');
-  return text(name, ":", line, ":", 1 + std::distance(std::make_reverse_iterator(end), start));
+std::string place_of(std::string_view content, std::size_t byte, const std::string& name) {
+  const std::string_view before = content.substr(0, byte);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::size_t start = before.rfind('\n') + 1;  // npos + 1 is 0
+  return text(name, ":", line, ":", 1 + before.size() - start);
 }
 
-// Refuses what nlohmann would let pass: duplicate keys and endless nesting.
-class StrictKeys {
+// Reads a text and tells where the JSON parser is, which its callback is not told.
+class Cursor {
  public:
-  explicit StrictKeys(std::string name) : name_(std::move(name)) {}
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
 
-  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMostDepth) corrupt(name_, "nesting over 128 levels", "at most 128");
+  Cursor(const char* at, const char** reached) : at_(at), reached_(reached) {}
+
+  reference operator*() const { return *at_; }
+  Cursor& operator++() {
+    *reached_ = ++at_;
+    return *this;
+  }
+  Cursor operator++(int) {
+    const Cursor before = *this;
+    ++*this;
+    return before;
+  }
+  bool operator==(const Cursor& other) const { return at_ == other.at_; }
+
+ private:
+  const char* at_;
+  const char** reached_;
+};
+
+// A strict reading of JSON: what nlohmann would let pass is refused, at its place.
+class JsonReader {
+ public:
+  JsonReader(std::string_view content, std::string name)
+      : content_(content), name_(std::move(name)), reached_(content.data()) {}
+
+  Json read() {
+    const auto check = [this](int depth, Json::parse_event_t event, Json& parsed) {
+      return accept(depth, event, parsed);
+    };
+    try {
+      return Json::parse(Cursor(content_.data(), &reached_),
+                         Cursor(content_.data() + content_.size(), &reached_), check);
+    } catch (const Json::parse_error& error) {
+      corrupt(place_of(content_, error.byte == 0 ? 0 : error.byte - 1, name_), said(error), "JSON");
+    } catch (const Json::exception& error) {  // a number over 1.8e308
+      corrupt(place(1), said(error), "a number that a double can hold");
+    }
+  }
+
+ private:
+  // The last character read is `back` before what was reached.
+  std::string place(std::size_t back) const {
+    const auto byte = static_cast<std::size_t>(reached_ - content_.data());
+    return place_of(content_, byte - std::min(byte, back), name_);
+  }
+
+  // "[json.exception.parse_error.101] parse error at line 1, column 2: what" without its head.
+  static std::string said(const Json::exception& error) {
+    const std::string_view whole = error.what();
+    const std::size_t head = whole.rfind("column");
+    const std::size_t start =
+        whole.find(head == whole.npos ? "] " : ": ", head == whole.npos ? 0 : head);
+    return std::string(start == whole.npos ? whole : whole.substr(start + 2));
+  }
+
+  bool accept(int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kMostDepth) corrupt(place(1), "nesting over 128 levels", "at most 128");
     if (event == Json::parse_event_t::object_start) keys_.emplace_back();
     if (event == Json::parse_event_t::object_end) keys_.pop_back();
     if (event == Json::parse_event_t::key) {
-      const std::string key = parsed.get<std::string>();
+      const auto key = parsed.get<std::string>();
       if (!keys_.back().insert(key).second) {
-        corrupt(name_, text("the key \"", key, "\" twice in one object"), "each key once");
+        corrupt(place(2 + key.size()), text("the key \"", key, "\" twice in one object"),
+                "each key once");
       }
     }
     return true;
   }
 
- private:
+  std::string_view content_;
   std::string name_;
-  std::vector<std::set<std::string>> keys_;
+  const char* reached_;
+  std::vector<std::set<std::string>> keys_ = {};
 };
 
 class YamlReader {
@@ -65,7 +127,11 @@ class YamlReader {
 
   Json read(const YAML::Node& node, int depth = 0) {
     if (depth > kMostDepth) corrupt(place(node), "nesting over 128 levels", "at most 128");
-    if (++nodes_ > kMostNodes) corrupt(name_, "over a million values", "fewer (see its aliases)");
+    count(node, 1);
+    constexpr std::string_view kStandard = "tag:yaml.org,2002:";
+    if (node.Tag().size() > 1 && !node.Tag().starts_with(kStandard)) {
+      corrupt(place(node), text("the tag ", node.Tag()), "no tag of your own");
+    }
     if (node.IsMap()) return map(node, depth);
     if (node.IsSequence()) {
       Json list = Json::array();
@@ -82,36 +148,53 @@ class YamlReader {
     return text(name_, ":", node.Mark().line + 1, ":", node.Mark().column + 1);
   }
 
+  // An alias costs little to read and much to walk, so what it stands for counts each time.
+  void count(const YAML::Node& node, std::size_t values) {
+    values_ += values;
+    if (values_ > kMostValues) {
+      corrupt(place(node), "over a million values", "fewer (aliases count each time)");
+    }
+  }
+
   Json map(const YAML::Node& node, int depth) {
     Json object = Json::object();
+    auto& members = object.get_ref<Json::object_t&>();  // object[key] would search them all
+    std::set<std::string> keys;
     for (const auto& entry : node) {
       const YAML::Node& key = entry.first;
       if (!key.IsScalar()) corrupt(place(key), "a key that is no word", "a word");
-      if (object.contains(key.Scalar())) {
-        corrupt(place(key), text("the key \"", key.Scalar(), "\" twice"), "each key once");
+      count(key, 1 + key.Scalar().size() / kCharactersAValue);
+      if (!keys.insert(key.Scalar()).second) {
+        corrupt(place(key), text("the key \"", key.Scalar(), "\" twice in one object"),
+                "each key once");
       }
-      object[key.Scalar()] = read(entry.second, depth + 1);
+      members.emplace_back(key.Scalar(), read(entry.second, depth + 1));
     }
     return object;
   }
 
   // Only what looks like JSON is a number, true, false or null: 'no' and '0123' stay words.
-  static Json scalar(const YAML::Node& node) {
+  Json scalar(const YAML::Node& node) {
     const std::string& word = node.Scalar();
-    if (node.Tag() == "!") return word;  // quoted
+    count(node, word.size() / kCharactersAValue);
+    if (node.Tag() == "!" || node.Tag() == "tag:yaml.org,2002:str") return word;  // quoted
+    if (word == "~" || word.empty()) return nullptr;
     const Json plain = Json::parse(word, nullptr, false);
     if (!plain.is_discarded() && plain.is_primitive() && !plain.is_string()) return plain;
-    if (word == "~" || word.empty()) return nullptr;
     return word;
   }
 
   std::string name_;
-  int nodes_ = 0;
+  std::size_t values_ = 0;
 };
 
 Json parse_yaml(const std::string& content, const std::string& name) {
   try {
-    return YamlReader(name).read(YAML::Load(content));
+    const std::vector<YAML::Node> documents = YAML::LoadAll(content);
+    if (documents.size() > 1) {
+      corrupt(name, text(documents.size(), " YAML documents"), "one document");
+    }
+    return documents.empty() ? Json() : YamlReader(name).read(documents[0]);
   } catch (const YAML::Exception& error) {
     corrupt(text(name, ":", error.mark.line + 1, ":", error.mark.column + 1), error.msg,
             "JSON or YAML");
@@ -143,7 +226,7 @@ struct TypeName<bool> {
 };
 template <>
 struct TypeName<std::int64_t> {
-  static constexpr auto kText = "a whole number";
+  static constexpr auto kText = "a whole number below 2^63";
 };
 template <>
 struct TypeName<int> {
@@ -167,11 +250,8 @@ bool fits(const Json& value) {
   if constexpr (std::is_same_v<T, bool>) {
     return value.is_boolean();
   } else if constexpr (std::is_integral_v<T>) {
-    if (value.is_number_unsigned()) {
-      return value.get<std::uint64_t>() <=
-             static_cast<std::uint64_t>(std::numeric_limits<T>::max());
-    }
-    return value.is_number_integer() && value.get<std::int64_t>() >= std::numeric_limits<T>::min();
+    if (value.is_number_unsigned()) return std::in_range<T>(value.get<std::uint64_t>());
+    return value.is_number_integer() && std::in_range<T>(value.get<std::int64_t>());
   } else if constexpr (std::is_same_v<T, double>) {
     return value.is_number();
   } else if constexpr (std::is_same_v<T, std::string>) {
@@ -190,20 +270,24 @@ std::string shortened(const Json& value) {
 
 }  // namespace
 
+Json parse_json(const std::string& content, const std::string& name) {
+  return JsonReader(content, name).read();
+}
+
 Json parse_document(const std::string& content, const std::string& name) {
+  if (name.ends_with(".json")) return parse_json(content, name);
+  const std::size_t start = content.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  const bool may_be_json =
+      start != std::string::npos && (content[start] == '{' || content[start] == '[');
+  if (!may_be_json) return parse_yaml(content, name);
   try {
-    return Json::parse(content, StrictKeys(name));
-  } catch (const Json::parse_error& error) {
-    const std::size_t start = content.find_first_not_of(" \t\r\n");
-    const bool meant_as_json =
-        start != std::string::npos && (content[start] == '{' || content[start] == '[');
-    if (!meant_as_json) return parse_yaml(content, name);
+    return parse_json(content, name);
+  } catch (const Error&) {
     try {
       return parse_yaml(content, name);  // flow YAML such as {a: 1}
-    } catch (const Error&) {
-      corrupt(place_of(content, error.byte == 0 ? 0 : error.byte - 1, name), "a syntax error",
-              "JSON or YAML");
+    } catch (const Error&) {             // what is wrong with it as JSON says more
     }
+    throw;
   }
 }
 

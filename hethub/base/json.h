@@ -12,9 +12,15 @@ namespace hethub {
 /// JSON whose objects keep their order. Include <nlohmann/json.hpp> where you look inside.
 using Json = nlohmann::ordered_json;
 
-/// Reads JSON or YAML text (by content: JSON is tried first). `name` is the file's name in errors.
-/// Duplicate keys, trailing text, nesting over 128 and more than a million nodes (YAML aliases
-/// counted each time) are refused. Throws kCorruptData with "name:line:column".
+/// Reads JSON. What many readers let pass is refused: a key that stands twice in one object,
+/// nesting over 128, numbers over 1.8e308, text after the end. `name` is the file's name in errors.
+/// Throws kCorruptData with "name:line:column".
+Json parse_json(const std::string& text, const std::string& name);
+
+/// Reads JSON or YAML: JSON alone if `name` ends in ".json", otherwise by content. YAML gives what
+/// the same JSON would: only JSON's spellings are numbers, true, false and null (also "~" and
+/// nothing), so `no` and `0123` are texts. Refused as in parse_json, and so are tags, a second
+/// document and more than a million values, where aliases count each time.
 Json parse_document(const std::string& text, const std::string& name);
 
 /// parse_document of a file. Throws kMissingInput if it is not there.
