@@ -78,6 +78,15 @@ double lookup(const std::map<std::string, double>& rates, DType dtype) {
 
 }  // namespace
 
+TransferCost cost_of(const TransferRates& rates, double bytes) {
+  const auto seconds = [&](const LinkRate& rate) {
+    return rate.bytes_per_s > 0 ? rate.seconds(bytes) : 0.0;
+  };
+  return {.download_seconds = seconds(rates.download),
+          .wire_seconds = seconds(rates.wire),
+          .upload_seconds = seconds(rates.upload)};
+}
+
 std::string_view name_of(CostSource source) {
   return kSources.at(static_cast<std::size_t>(source));
 }
@@ -177,15 +186,16 @@ LinkRate CostModel::copy_of(std::string_view kind, bool upload) const {
   return kind_named(cluster_, kind).host_copy;
 }
 
-TransferCost CostModel::transfer_cost(int from_rank, int to_rank, double bytes) const {
+TransferRates CostModel::transfer_rates(int from_rank, int to_rank) const {
   const Rate link = link_of(from_rank, to_rank);
-  TransferCost cost{.wire_seconds = link.rate.seconds(bytes)};
-  if (link.route != RouteKind::kHostStaged) return cost;
-  const LinkRate download = copy_of(ranks_.at(from_rank).kind, false);
-  const LinkRate upload = copy_of(ranks_.at(to_rank).kind, true);
-  if (download.bytes_per_s > 0) cost.download_seconds = download.seconds(bytes);
-  if (upload.bytes_per_s > 0) cost.upload_seconds = upload.seconds(bytes);
-  return cost;
+  if (link.route != RouteKind::kHostStaged) return {.wire = link.rate};
+  return {.download = copy_of(ranks_.at(from_rank).kind, false),
+          .wire = link.rate,
+          .upload = copy_of(ranks_.at(to_rank).kind, true)};
+}
+
+TransferCost CostModel::transfer_cost(int from_rank, int to_rank, double bytes) const {
+  return cost_of(transfer_rates(from_rank, to_rank), bytes);
 }
 
 double CostModel::transfer_seconds(int from_rank, int to_rank, double bytes) const {

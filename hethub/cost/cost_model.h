@@ -30,6 +30,13 @@ struct OpCost {
   double distance = 1;  ///< scaled: work of this op over that of the nearest timed one, or inverse
 };
 
+/// The rates of the three parts of a message; bytes_per_s 0 where there is no such part.
+struct TransferRates {
+  LinkRate download = {};
+  LinkRate wire = {};
+  LinkRate upload = {};
+};
+
 /// The three parts of a message between two ranks.
 struct TransferCost {
   double download_seconds = 0;  ///< device to host at the sender; 0 where the host reads it
@@ -38,6 +45,9 @@ struct TransferCost {
 
   double total() const { return download_seconds + wire_seconds + upload_seconds; }
 };
+
+/// The parts of a message of `bytes` bytes at these rates.
+TransferCost cost_of(const TransferRates& rates, double bytes);
 
 /// Seconds of an op on a kind and of a transfer between ranks: measured where a costs file has it,
 /// else scaled from what was measured, else from the cluster's data sheets.
@@ -64,6 +74,9 @@ class CostModel {
 
   /// The parts of a message of `bytes` bytes. Throws kInvalidConfig if neither file has the link.
   TransferCost transfer_cost(int from_rank, int to_rank, double bytes) const;
+
+  /// The rates that transfer_cost applies, for callers that price many messages of one pair.
+  TransferRates transfer_rates(int from_rank, int to_rank) const;
 
   /// total() of transfer_cost.
   double transfer_seconds(int from_rank, int to_rank, double bytes) const;

@@ -1,0 +1,108 @@
+#include "hethub/predict/step_builder.h"
+
+#include <deque>
+
+#include "hethub/base/error.h"
+
+namespace hethub {
+namespace {
+
+// The messages on their way, by sender and receiver, in the order they were sent.
+using Inboxes = std::map<std::pair<int, int>, std::deque<int>>;
+
+Inboxes number_messages(const CollectiveAlgorithm& algorithm, int& messages) {
+  Inboxes sent;
+  for (int rank = 0; rank < algorithm.world_size(); ++rank) {
+    for (const Step& step : algorithm.steps[rank]) {
+      if (step.kind == StepKind::kSend) sent[{rank, step.peer}].push_back(messages++);
+    }
+  }
+  return sent;
+}
+
+int take(Inboxes& inboxes, int from, int to) {
+  std::deque<int>& messages = inboxes[{from, to}];
+  require(!messages.empty(), {.what = "simulated collective",
+                              .found = text("a receive by ", to, " that ", from, " does not send"),
+                              .expected = "one send for each receive",
+                              .fix = "check the algorithm"});
+  const int message = messages.front();
+  messages.pop_front();
+  return message;
+}
+
+}  // namespace
+
+StepBuilder::StepBuilder(const CostModel& costs) : costs_(costs) {
+  step_.tasks.resize(costs.ranks().size());
+}
+
+int StepBuilder::add_label(SimLabel label) {
+  labels_.push_back(std::move(label));
+  return static_cast<int>(labels_.size()) - 1;
+}
+
+const TransferRates& StepBuilder::rates(int from, int to) {
+  const auto found = rates_.find({from, to});
+  if (found != rates_.end()) return found->second;
+  return rates_[{from, to}] = costs_.transfer_rates(from, to);
+}
+
+double StepBuilder::accumulate_seconds(int rank, std::int64_t count, DType dtype) {
+  if (count == 0) return 0;
+  const std::string& kind = costs_.ranks().at(rank).kind;
+  const auto [place, is_new] = accumulate_.try_emplace({kind, {count, dtype}}, 0.0);
+  if (is_new) place->second = costs_.op_cost(kind, {"", dtype, Accumulate{count}}).seconds;
+  return place->second;
+}
+
+void StepBuilder::work(int rank, double seconds, int label) {
+  step_.tasks.at(rank).push_back({.seconds = seconds, .label = label});
+}
+
+void StepBuilder::send(int rank, int peer, double bytes, int message, int label) {
+  const TransferCost cost = cost_of(rates(rank, peer), bytes);
+  if (cost.download_seconds > 0) work(rank, cost.download_seconds, label);
+  const auto [channel, is_new] = channels_.try_emplace({rank, peer}, step_.channels);
+  if (is_new) ++step_.channels;
+  step_.tasks.at(rank).push_back({.kind = SimTaskKind::kSend,
+                                  .seconds = cost.wire_seconds,
+                                  .message = message,
+                                  .channel = channel->second,
+                                  .label = label});
+}
+
+void StepBuilder::recv(int rank, int peer, double bytes, int message, int label) {
+  step_.tasks.at(rank).push_back({.kind = SimTaskKind::kRecv, .message = message, .label = label});
+  const TransferCost cost = cost_of(rates(peer, rank), bytes);
+  if (cost.upload_seconds > 0) work(rank, cost.upload_seconds, label);
+}
+
+void StepBuilder::collective(const std::vector<int>& group, const CollectiveAlgorithm& algorithm,
+                             const ChunkTable& chunks, DType dtype, int label) {
+  require(std::ssize(group) == algorithm.world_size() &&
+              static_cast<int>(chunks.size()) == algorithm.chunks,
+          {.what = text("simulated ", algorithm.name),
+           .found = text(group.size(), " ranks, ", chunks.size(), " chunks"),
+           .expected = text(algorithm.steps.size(), " and ", algorithm.chunks),
+           .fix = "pass the algorithm of this group's size"});
+  Inboxes to_send = number_messages(algorithm, step_.messages);
+  Inboxes to_recv = to_send;
+  for (int position = 0; position < algorithm.world_size(); ++position) {
+    const int rank = group[position];
+    for (const Step& step : algorithm.steps[position]) {
+      const int chunk = step.kind == StepKind::kRecv ? step.to.chunk : step.from.chunk;
+      const std::int64_t count = chunks.at(chunk);
+      const auto bytes = static_cast<double>(count * size_of(dtype));
+      if (step.kind == StepKind::kSend) {
+        send(rank, group[step.peer], bytes, take(to_send, position, step.peer), label);
+      } else if (step.kind == StepKind::kRecv) {
+        recv(rank, group[step.peer], bytes, take(to_recv, step.peer, position), label);
+      } else {
+        work(rank, accumulate_seconds(rank, count, dtype), label);
+      }
+    }
+  }
+}
+
+}  // namespace hethub
