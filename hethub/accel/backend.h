@@ -1,12 +1,12 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "hethub/base/deadline.h"
 #include "hethub/op/op.h"
 
 namespace hethub {
@@ -50,8 +50,6 @@ struct View {
     return {buffer, offset + from, length};
   }
 };
-
-using Deadline = std::chrono::steady_clock::time_point;
 
 /// A point in a queue's work. Made once, recorded many times: nothing is allocated in a step.
 class Event {
