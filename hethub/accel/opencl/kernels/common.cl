@@ -1,0 +1,118 @@
+// What every kernel shares. The build options set:
+//   WIDTH  floats in a vector (4, 8 or 16)
+//   LANES  work-items that share a row (1 where a work-item is a loop, as on CPUs)
+//   ITEMS  work-items of a group in kernels that work element by element
+// Buffers come as a base and an offset in elements, since OpenCL has no pointer into a buffer.
+
+#define JOIN2(a, b) a##b
+#define JOIN(a, b) JOIN2(a, b)
+
+typedef JOIN(float, WIDTH) fv;
+typedef JOIN(int, WIDTH) iv;
+#define VLOAD(p) JOIN(vload, WIDTH)(0, p)
+#define VSTORE(v, p) JOIN(vstore, WIDTH)(v, 0, p)
+
+#ifdef FP_FAST_FMAF
+#define FMA(a, b, c) fma(a, b, c)
+#else
+#define FMA(a, b, c) mad(a, b, c)
+#endif
+
+// exp(x) to about 1 ulp for every x <= 88; 0 below -87.3. After Cephes' expf: x = n·ln2 + r with
+// |r| <= ln2/2, a polynomial in r, and 2^n put together as bits. Written for vectors: a driver's
+// own exp may be a scalar call.
+#define DEFINE_EXP(NAME, F, I, AS_F, AS_I)                                   \
+  F NAME(F x) {                                                              \
+    const F shifted = FMA((x), (F)(1.44269504088896341f), (F)(12582912.0f)); \
+    const F n = shifted - 12582912.0f;                                       \
+    F r = FMA(n, (F)(-0.693359375f), (x));                                   \
+    r = FMA(n, (F)(2.12194440e-4f), r);                                      \
+    F p = (F)(1.9875691500e-4f);                                             \
+    p = FMA(p, r, (F)(1.3981999507e-3f));                                    \
+    p = FMA(p, r, (F)(8.3334519073e-3f));                                    \
+    p = FMA(p, r, (F)(4.1665795894e-2f));                                    \
+    p = FMA(p, r, (F)(1.6666665459e-1f));                                    \
+    p = FMA(p, r, (F)(5.0000001201e-1f));                                    \
+    p = FMA(p, r * r, r) + 1.0f;                                             \
+    const F power = AS_F((AS_I(shifted) + 127) << 23);                       \
+    return (x) < -87.3f ? (F)(0.0f) : p * power;                             \
+  }
+DEFINE_EXP(exp_v, fv, iv, JOIN(as_float, WIDTH), JOIN(as_int, WIDTH))
+
+// The next WIDTH floats, or the `left` that there are and zeros.
+fv read_v(const __global float* p, long left) {
+  if (left >= WIDTH) return VLOAD(p);
+  float part[WIDTH];
+  for (int i = 0; i < WIDTH; ++i) {
+    part[i] = i < left ? p[i] : 0.0f;
+  }
+  return VLOAD(part);
+}
+
+void write_v(fv v, __global float* p, long left) {
+  if (left >= WIDTH) {
+    VSTORE(v, p);
+    return;
+  }
+  float part[WIDTH];
+  VSTORE(v, part);
+  for (int i = 0; i < left; ++i) {
+    p[i] = part[i];
+  }
+}
+
+float sum_of(fv v) {
+#if WIDTH == 16
+  const float8 a = v.lo + v.hi;
+  const float4 b = a.lo + a.hi;
+#elif WIDTH == 8
+  const float4 b = v.lo + v.hi;
+#else
+  const float4 b = v;
+#endif
+  return (b.x + b.z) + (b.y + b.w);
+}
+
+float max_of(fv v) {
+#if WIDTH == 16
+  const float8 a = fmax(v.lo, v.hi);
+  const float4 b = fmax(a.lo, a.hi);
+#elif WIDTH == 8
+  const float4 b = fmax(v.lo, v.hi);
+#else
+  const float4 b = v;
+#endif
+  return fmax(fmax(b.x, b.z), fmax(b.y, b.w));
+}
+
+// One value over the group, in a fixed order; every work-item gets it. All must call it.
+#if LANES == 1
+#define group_sum(x, scratch) (x)
+#define group_max(x, scratch) (x)
+#else
+float group_sum(float x, __local float* scratch) {
+  const int lane = get_local_id(0);
+  scratch[lane] = x;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int s = LANES / 2; s > 0; s /= 2) {
+    if (lane < s) scratch[lane] += scratch[lane + s];
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  x = scratch[0];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return x;
+}
+
+float group_max(float x, __local float* scratch) {
+  const int lane = get_local_id(0);
+  scratch[lane] = x;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int s = LANES / 2; s > 0; s /= 2) {
+    if (lane < s) scratch[lane] = fmax(scratch[lane], scratch[lane + s]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  x = scratch[0];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return x;
+}
+#endif

@@ -1,0 +1,68 @@
+// Ops that work element by element. A work-item does one vector, the last one what is left.
+
+#define ELEMENTWISE __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
+#define BEGIN                                    \
+  const long i = (long)get_global_id(0) * WIDTH; \
+  const long left = n - i;                       \
+  if (left <= 0) return
+
+ELEMENTWISE add(const __global float* a, ulong a0, const __global float* b, ulong b0,
+                __global float* y, ulong y0, long n) {
+  BEGIN;
+  write_v(read_v(a + a0 + i, left) + read_v(b + b0 + i, left), y + y0 + i, left);
+}
+
+ELEMENTWISE accumulate(__global float* total, ulong total0, const __global float* x, ulong x0,
+                       long n) {
+  BEGIN;
+  __global float* t = total + total0 + i;
+  write_v(read_v(t, left) + read_v(x + x0 + i, left), t, left);
+}
+
+ELEMENTWISE fill(__global float* x, ulong x0, long n, float value) {
+  BEGIN;
+  write_v((fv)(value), x + x0 + i, left);
+}
+
+// exp(-88) is still a normal number; below it the product is 0 to single precision anyway.
+fv sigmoid(fv x) { return 1.0f / (1.0f + exp_v(fmin(-x, (fv)(88.0f)))); }
+
+ELEMENTWISE silu_mul(const __global float* gate, ulong gate0, const __global float* up, ulong up0,
+                     __global float* y, ulong y0, long n) {
+  BEGIN;
+  const fv g = read_v(gate + gate0 + i, left);
+  write_v(g * sigmoid(g) * read_v(up + up0 + i, left), y + y0 + i, left);
+}
+
+ELEMENTWISE silu_mul_grad(const __global float* dy, ulong dy0, const __global float* gate,
+                          ulong gate0, const __global float* up, ulong up0, __global float* dgate,
+                          ulong dgate0, __global float* dup, ulong dup0, long n) {
+  BEGIN;
+  const fv d = read_v(dy + dy0 + i, left);
+  const fv g = read_v(gate + gate0 + i, left);
+  const fv u = read_v(up + up0 + i, left);
+  const fv s = sigmoid(g);
+  write_v(d * u * s * (1.0f + g * (1.0f - s)), dgate + dgate0 + i, left);
+  write_v(d * g * s, dup + dup0 + i, left);
+}
+
+// scalars: learning rate, beta1, beta2, epsilon, decay, gradient scale, 1-beta1^t, 1-beta2^t.
+ELEMENTWISE adamw(__global float* parameter, ulong parameter0, __global float* first, ulong first0,
+                  __global float* second, ulong second0, const __global float* gradient,
+                  ulong gradient0, const __global float* scalars, ulong scalars0, long n,
+                  int decay) {
+  BEGIN;
+  const __global float* s = scalars + scalars0;
+  __global float* pp = parameter + parameter0 + i;
+  __global float* pm = first + first0 + i;
+  __global float* pv = second + second0 + i;
+  const fv g = read_v(gradient + gradient0 + i, left) * s[5];
+  const fv m = s[1] * read_v(pm, left) + (1.0f - s[1]) * g;
+  const fv v = s[2] * read_v(pv, left) + (1.0f - s[2]) * g * g;
+  fv p = read_v(pp, left);
+  if (decay) p -= s[0] * s[4] * p;
+  p -= s[0] * (m / s[6]) / (sqrt(v / s[7]) + s[3]);
+  write_v(p, pp, left);
+  write_v(m, pm, left);
+  write_v(v, pv, left);
+}

@@ -1,0 +1,100 @@
+// The loss, its gradient, and the norm of a bucket.
+
+#define ROWS __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+#define EACH_VECTOR(c, width) \
+  for (long c = (long)get_local_id(0) * WIDTH; c < width; c += LANES * WIDTH)
+
+// `read_v` with what is not there at minus infinity, whose exponential is 0.
+fv read_logits(const __global float* p, long left) {
+  if (left >= WIDTH) return VLOAD(p);
+  float part[WIDTH];
+  for (int i = 0; i < WIDTH; ++i) {
+    part[i] = i < left ? p[i] : -INFINITY;
+  }
+  return VLOAD(part);
+}
+
+// sum += x, with what rounding loses kept in `lost` (Kahan).
+#define ADD_EXACTLY(sum, lost, x) \
+  {                               \
+    const fv term = (x) - lost;   \
+    const fv next = sum + term;   \
+    lost = (next - sum) - term;   \
+    sum = next;                   \
+  }
+
+ROWS cross_entropy(const __global float* logits, ulong logits0, const __global int* labels,
+                   ulong labels0, __global float* losses, ulong losses0, __global float* lse,
+                   ulong lse0, long vocab) {
+  __local float scratch[LANES];
+  const long row = get_group_id(0);
+  const __global float* in = logits + logits0 + row * vocab;
+  fv most = (fv)(-INFINITY);
+  EACH_VECTOR(c, vocab) { most = fmax(most, read_logits(in + c, vocab - c)); }
+  const float top = group_max(max_of(most), scratch);
+  fv sum = (fv)(0.0f);
+  fv lost = (fv)(0.0f);
+  EACH_VECTOR(c, vocab) {
+    const fv e = exp_v(read_logits(in + c, vocab - c) - top);
+    ADD_EXACTLY(sum, lost, e);
+  }
+  const float log_sum = log(group_sum(sum_of(sum), scratch));
+  if (get_local_id(0) != 0) return;
+  const int label = labels[labels0 + row];
+  lse[lse0 + row] = top + log_sum;
+  float loss = 0.0f;
+  if (label != -100) {
+    loss = label >= 0 && label < vocab ? log_sum + (top - in[label]) : NAN;
+  }
+  losses[losses0 + row] = loss;
+}
+
+ROWS cross_entropy_grad(const __global float* logits, ulong logits0, const __global int* labels,
+                        ulong labels0, const __global float* lse, ulong lse0,
+                        __global float* dlogits, ulong dlogits0, long vocab) {
+  const long row = get_group_id(0);
+  const __global float* in = logits + logits0 + row * vocab;
+  __global float* out = dlogits + dlogits0 + row * vocab;
+  const int label = labels[labels0 + row];
+  const float shift = lse[lse0 + row];
+  EACH_VECTOR(c, vocab) {
+    const long left = vocab - c;
+    const fv p = exp_v(read_v(in + c, left) - shift);
+    write_v(label == -100 ? (fv)(0.0f) : p, out + c, left);
+    if (label >= c && label < c + WIDTH && label < vocab) out[label] -= 1.0f;
+  }
+}
+
+// Σ x² of one part of x per group, `part` elements long.
+ROWS sum_squares(const __global float* x, ulong x0, __global float* parts, ulong parts0, long n,
+                 long part) {
+  __local float scratch[LANES];
+  const long begin = (long)get_group_id(0) * part;
+  const long end = min(begin + part, n);
+  const long stride = LANES * WIDTH;
+  fv sum = (fv)(0.0f);
+  fv lost = (fv)(0.0f);
+  for (long from = begin + (long)get_local_id(0) * WIDTH; from < end; from += 8 * stride) {
+    fv some = (fv)(0.0f);
+    for (long i = from; i < min(from + 8 * stride, end); i += stride) {
+      const fv v = read_v(x + x0 + i, end - i);
+      some = FMA(v, v, some);
+    }
+    ADD_EXACTLY(sum, lost, some);
+  }
+  const float total = group_sum(sum_of(sum), scratch);
+  if (get_local_id(0) == 0) parts[parts0 + get_group_id(0)] = total;
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sum_parts(
+    const __global float* parts, ulong parts0, __global float* result, ulong result0, long n) {
+  float sum = 0.0f;
+  float lost = 0.0f;
+  for (long i = 0; i < n; ++i) {
+    const float term = parts[parts0 + i] - lost;
+    const float next = sum + term;
+    lost = (next - sum) - term;
+    sum = next;
+  }
+  result[result0] = sum;
+}

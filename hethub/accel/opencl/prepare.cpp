@@ -1,0 +1,37 @@
+#include "hethub/accel/opencl/prepare.h"
+
+#include "hethub/base/error.h"
+#include "hethub/base/text.h"
+
+namespace hethub::opencl {
+namespace {
+
+[[noreturn]] void unsupported(const Op& op, std::string found, std::string expected) {
+  throw Error(ErrorCode::kUnsupported,
+              {.what = text("opencl: op '", op.name, "' (", facts_of(op).kind, ")"),
+               .found = std::move(found),
+               .expected = std::move(expected),
+               .fix = "use dtype f32 on this kind, and the communicator for group ops"});
+}
+
+}  // namespace
+
+std::string build_options(const DeviceLimits& limits, const std::string& more) {
+  return text("-cl-std=CL1.2 -DWIDTH=", limits.vector_width, " -DLANES=", limits.lanes,
+              " -DITEMS=", limits.items, more);
+}
+
+Prepared ready(const GroupStart& /*op*/, const Op& all, const Preparation& /*with*/) {
+  unsupported(all, "a group op", "an op of one device");
+}
+
+Prepared ready(const GroupWait& /*op*/, const Op& all, const Preparation& /*with*/) {
+  unsupported(all, "a group op", "an op of one device");
+}
+
+std::unique_ptr<PreparedOp> prepare_op(const Op& op, const Preparation& with) {
+  if (op.dtype != DType::kF32) unsupported(op, text("dtype ", name_of(op.dtype)), "dtype f32");
+  return std::visit([&](const auto& body) { return ready(body, op, with); }, op.body);
+}
+
+}  // namespace hethub::opencl
