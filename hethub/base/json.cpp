@@ -179,7 +179,7 @@ class YamlReader {
     count(node, word.size() / kCharactersAValue);
     if (node.Tag() == "!" || node.Tag() == "tag:yaml.org,2002:str") return word;  // quoted
     if (word == "~" || word.empty()) return nullptr;
-    const Json plain = Json::parse(word, nullptr, false);
+    Json plain = Json::parse(word, nullptr, false);
     if (!plain.is_discarded() && plain.is_primitive() && !plain.is_string()) return plain;
     return word;
   }
@@ -303,7 +303,8 @@ void check_keys(const Json& object, const std::string& where,
                                             .expected = "an object with named fields",
                                             .fix = "see the example in the documentation"});
   }
-  for (const auto& [key, value] : object.items()) {
+  for (const auto& member : object.items()) {
+    const std::string& key = member.key();
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const auto* nearest = std::min_element(known.begin(), known.end(), [&](auto a, auto b) {
       return edit_distance(key, a) < edit_distance(key, b);
