@@ -35,8 +35,14 @@ function(hethub_library NAME)
   target_link_libraries(hethub_${NAME} ${scope} ${LIB_DEPS} ${LIB_LIBS})
 endfunction()
 
+# What `cmake --build --preset asan` and `tsan` build: the tests that these run.
+add_custom_target(asan_tests)
+add_custom_target(tsan_tests)
+
 # hethub_test(NAME SOURCES files... DEPS folders... LIBS others... [LABELS labels...] [TIMEOUT s])
-# One GoogleTest program, one ctest entry named NAME.
+# One GoogleTest program, one ctest entry named NAME. Labels say where else it runs:
+#   slow  not under asan (training runs, starts of the hethub program, timings)
+#   tsan  also under tsan: it runs threads that share data
 function(hethub_test NAME)
   cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
   add_executable(${NAME}_test ${TEST_SOURCES})
@@ -50,4 +56,10 @@ function(hethub_test NAME)
   endif()
   add_test(NAME ${NAME} COMMAND ${NAME}_test)
   set_tests_properties(${NAME} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "${TEST_LABELS}")
+  if(NOT slow IN_LIST TEST_LABELS)
+    add_dependencies(asan_tests ${NAME}_test)
+  endif()
+  if(tsan IN_LIST TEST_LABELS)
+    add_dependencies(tsan_tests ${NAME}_test)
+  endif()
 endfunction()
