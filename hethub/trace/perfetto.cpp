@@ -153,8 +153,7 @@ class Reader {
 
   const Json& args_of(const Json& event) const {
     const auto args = event.find("args");
-    if (args == event.end() || !args->is_object())
-      malformed(where_, "no args", "an object \"args\"");
+    if (args == event.end() || !args->is_object()) malformed(where_, "no args", "an object args");
     return *args;
   }
 
