@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+namespace hethub {
+
+/// An open file, read and written at explicit places; never mapped, so a file that shrinks while it
+/// is open is an Error and not a signal. Reads may come from several threads at once.
+class FileHandle {
+ public:
+  /// Throws kMissingInput if `file` is not there, is a folder or cannot be read.
+  static FileHandle open_to_read(const std::filesystem::path& file);
+
+  /// Creates or empties `file`. Throws kCannotWrite.
+  static FileHandle create(const std::filesystem::path& file);
+
+  FileHandle(FileHandle&& other) noexcept;
+  FileHandle& operator=(FileHandle&& other) noexcept;
+  FileHandle(const FileHandle&) = delete;
+  FileHandle& operator=(const FileHandle&) = delete;
+  ~FileHandle();
+
+  const std::filesystem::path& path() const { return path_; }
+
+  /// The size now.
+  std::int64_t size() const;
+
+  /// Fills `out` from byte `offset` on; throws kCorruptData if the file ends before.
+  void read(std::int64_t offset, std::span<std::byte> out) const;
+
+  /// Adds `bytes` at the end of what was written. Throws kCannotWrite.
+  void append(std::span<const std::byte> bytes);
+
+  /// Waits until what was written is on the disk (fsync). Throws kCannotWrite.
+  void sync();
+
+ private:
+  FileHandle(std::filesystem::path path, int fd);
+
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+}  // namespace hethub
