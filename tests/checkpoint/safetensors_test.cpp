@@ -311,7 +311,7 @@ TEST(Safetensors, a_file_with_random_changes_is_read_or_refused_and_never_crashe
       std::string(24, 'd'));
   std::mt19937 random(7);
   int refused = 0;
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < 400; ++round) {
     std::string bytes = good;
     for (std::uint32_t change = 0; change <= random() % 3; ++change) {
       const std::size_t place = random() % bytes.size();
@@ -339,8 +339,8 @@ TEST(Safetensors, a_file_with_random_changes_is_read_or_refused_and_never_crashe
       ++refused;
     }
   }
-  EXPECT_GT(refused, 2000);
-  EXPECT_LT(refused, 4000);
+  EXPECT_GT(refused, 200);
+  EXPECT_LT(refused, 400);
 }
 
 }  // namespace
