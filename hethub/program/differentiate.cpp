@@ -27,9 +27,7 @@ class Differentiator {
       const Instruction& instruction = forward[index];
       const bool enters_layer =
           index + 1 == forward.size() || forward[index + 1].layer != instruction.layer;
-      if (enters_layer && options_.recompute_layers.contains(instruction.layer)) {
-        recompute(instruction.layer, forward);
-      }
+      if (enters_layer && is_recomputed(instruction.layer)) recompute(instruction.layer, forward);
       differentiate_one(instruction);
     }
     const auto input = gradients_.find(program_.received_activation);
@@ -41,6 +39,15 @@ class Differentiator {
 
   bool is_loss(const Instruction& instruction) const {
     return program_.losses >= 0 && instruction.outputs[0] == program_.losses;
+  }
+
+  bool is_recomputed(int layer) const {
+    return options_.recompute_layers.contains(layer) || options_.selective_layers.contains(layer);
+  }
+
+  bool is_kept(const Instruction& instruction) const {
+    return options_.selective_layers.contains(instruction.layer) &&
+           std::holds_alternative<Linear>(instruction.op.body);
   }
 
   bool wanted(int value) const {
@@ -116,6 +123,7 @@ class Differentiator {
     std::set<const Instruction*> again;
     for (std::size_t index = mine.size(); index-- > 0;) {
       const auto& outputs = mine[index]->outputs;
+      if (is_kept(*mine[index])) continue;
       if (std::none_of(outputs.begin(), outputs.end(), [&](int v) { return needed.contains(v); })) {
         continue;
       }

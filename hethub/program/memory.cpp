@@ -250,7 +250,8 @@ class PersistentPlanner {
     place_gradients();
     place(ValueRole::kConstant);
     for (std::size_t index = 0; index < blocks.size(); ++index) {
-      if (!blocks[index].between_steps) plan_.blocks[index] = take(blocks[index].bytes);
+      if (blocks[index].between_steps) continue;
+      plan_.blocks[index] = take(blocks[index].bytes + options_.guard_bytes);
     }
     return end_;
   }
@@ -258,7 +259,7 @@ class PersistentPlanner {
  private:
   std::int64_t take(std::int64_t bytes) {
     const std::int64_t offset = end_;
-    end_ += aligned(bytes + options_.guard_bytes);
+    end_ += aligned(bytes);
     return offset;
   }
 

@@ -72,7 +72,8 @@ struct MemoryPlan {
 };
 
 struct MemoryOptions {
-  std::int64_t guard_bytes = 0;  ///< left free after every value, for sentinels in tests
+  std::int64_t guard_bytes = 0;  ///< left free after every value but parameters and gradients,
+                                 ///< which lie flat: for sentinels in tests
 };
 
 inline constexpr std::int64_t kMemoryAlignment = 256;

@@ -1,0 +1,84 @@
+#include "hethub/model/config.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "hethub/base/error.h"
+#include "hethub/base/files.h"
+#include "hethub/model/config_fields.h"
+#include "hethub/model/tensors.h"
+
+namespace hethub {
+namespace {
+
+struct Family {
+  std::string_view model_type;
+  std::string_view architecture;
+  ModelConfig (*read)(const ConfigFields&);
+};
+
+// A new family is a file and a row.
+constexpr std::array<Family, 3> kFamilies = {{
+    {"llama", "LlamaForCausalLM", read_llama},
+    {"mistral", "MistralForCausalLM", read_mistral},
+    {"qwen2", "Qwen2ForCausalLM", read_qwen2},
+}};
+
+const Family& family_of(const ConfigFields& fields, const Json& json) {
+  const std::string type = fields.word("model_type", "");
+  std::string known;
+  for (const Family& family : kFamilies) {
+    known += text(known.empty() ? "" : ", ", family.model_type);
+    if (family.model_type != type) continue;
+    if (fields.has("architectures")) {
+      const Json& names = json.at("architectures");
+      const bool matches = names.is_array() && names.size() == 1 && names[0] == family.architecture;
+      if (!matches) {
+        fields.refuse("architectures", names.dump(), text("[\"", family.architecture, "\"]"));
+      }
+    }
+    return family;
+  }
+  fields.refuse("model_type", type.empty() ? "nothing" : type, "one of " + known);
+}
+
+}  // namespace
+
+ModelConfig parse_model(const std::string& content, const std::string& name) {
+  const Json json = parse_document(content, name);
+  if (!json.is_object()) {
+    throw Error(ErrorCode::kInvalidConfig, {.what = name,
+                                            .found = "no object",
+                                            .expected = "the fields of a config.json",
+                                            .fix = "pass a Hugging Face config.json"});
+  }
+  const ConfigFields fields(json, name);
+  const Family& family = family_of(fields, json);
+  ModelConfig model = family.read(fields);
+  model.family = family.model_type;
+  model.json = content;
+  return model;
+}
+
+ModelConfig read_model(const std::filesystem::path& path) {
+  const auto file = std::filesystem::is_directory(path) ? path / "config.json" : path;
+  return parse_model(read_file(file), file.string());
+}
+
+std::int64_t parameter_count(const ModelConfig& model) {
+  std::int64_t total = 0;
+  for (const ModelTensor& tensor : tensors_of(model)) {
+    total += tensor.elements();
+  }
+  return total;
+}
+
+double model_flops_per_token(const ModelConfig& model, std::int64_t sequence_length) {
+  return 6.0 * static_cast<double>(parameter_count(model)) +
+         12.0 * model.layers * static_cast<double>(model.heads * model.head_dim * sequence_length);
+}
+
+}  // namespace hethub

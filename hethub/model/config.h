@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace hethub {
+
+/// A decoder-only transformer as its Hugging Face config.json describes it, defaults filled in.
+struct ModelConfig {
+  std::string family = {};  ///< config.json's model_type: "llama", "mistral", "qwen2"
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+  int layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t max_position_embeddings = 0;
+  double rms_norm_eps = 1e-6;
+  double rope_theta = 1e4;
+  double initializer_range = 0.02;
+  bool tie_word_embeddings = false;
+  bool qkv_bias = false;
+  std::vector<std::int64_t> windows = {};  ///< per layer: positions a token sees; 0 means all
+  std::string json = {};                   ///< the file's own text, for export
+  std::vector<std::string> warnings = {};  ///< what was read but has no effect, for the user
+};
+
+/// Reads a config.json (`path` may also be the folder that holds it). Missing and null fields take
+/// the defaults of the family. Throws kMissingInput, kCorruptData, or kInvalidConfig naming the
+/// field: for a value that cannot be, and for a feature that cannot be trained.
+ModelConfig read_model(const std::filesystem::path& path);
+
+/// The same from the file's text; `name` is the file's name in errors.
+ModelConfig parse_model(const std::string& text, const std::string& name);
+
+/// Trained numbers in all; a tied embedding counts once.
+std::int64_t parameter_count(const ModelConfig& model);
+
+/// FLOPs of a token's forward and backward pass: 6 · parameters + 12 · layers · heads · head_dim ·
+/// sequence_length (attention counted in full, nothing for recompute).
+/// Source: Chowdhery et al., "PaLM", JMLR 2023, appendix B.
+double model_flops_per_token(const ModelConfig& model, std::int64_t sequence_length);
+
+}  // namespace hethub

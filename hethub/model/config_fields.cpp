@@ -1,0 +1,148 @@
+#include "hethub/model/config_fields.h"
+
+#include <cmath>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "hethub/base/error.h"
+
+namespace hethub {
+namespace {
+
+// Refuses every rope scaling but none, under either of its two names.
+void check_rope(const ConfigFields& fields, ModelConfig& model) {
+  model.rope_theta = fields.real("rope_theta", 1e4);
+  for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
+    if (!fields.has(key)) continue;
+    const Json& rope = fields.at(key);
+    const std::string where = std::string(key);
+    if (!rope.is_object()) fields.refuse(key, rope.dump(), "null or an object");
+    const std::string fallback = get_or<std::string>(rope, where, "type", "default");
+    const std::string type = get_or<std::string>(rope, where, "rope_type", fallback);
+    if (type != "default") {
+      fields.refuse(key, "type " + type, "null: rope scaling cannot be trained yet");
+    }
+    const double theta = get_or<double>(rope, where, "rope_theta", model.rope_theta);
+    if (fields.has("rope_theta") && theta != model.rope_theta) {
+      fields.refuse("rope_theta", text(model.rope_theta, " beside ", key, ".rope_theta ", theta),
+                    "the same value in both");
+    }
+    model.rope_theta = theta;
+  }
+  if (!(model.rope_theta > 0) || !std::isfinite(model.rope_theta)) {
+    fields.refuse("rope_theta", text(model.rope_theta), "a number above 0");
+  }
+}
+
+// What changes the mathematics and cannot be trained, whatever the family.
+void check_features(const ConfigFields& fields, ModelConfig& model) {
+  if (fields.word("hidden_act", "silu") != "silu") {
+    fields.refuse("hidden_act", fields.word("hidden_act", "silu"), "silu");
+  }
+  fields.only("attention_dropout", 0.0);
+  fields.only("hidden_dropout", 0.0);
+  fields.only("mlp_bias", false);
+  fields.only("attention_bias", false);
+  for (const std::string_view key : {"quantization_config", "auto_map", "num_local_experts"}) {
+    if (fields.has(key)) fields.refuse(key, "a value", "none: it cannot be trained");
+  }
+  if (fields.has("pretraining_tp") && fields.count("pretraining_tp", 1) > 1) {
+    model.warnings.push_back("pretraining_tp has no effect on training");
+  }
+}
+
+void check_heads(const ConfigFields& fields, const ModelConfig& model, bool has_head_dim) {
+  if (model.heads % model.kv_heads != 0) {
+    fields.refuse("num_key_value_heads", text(model.kv_heads),
+                  text("a divisor of num_attention_heads=", model.heads));
+  }
+  if (!has_head_dim && model.hidden_size % model.heads != 0) {
+    fields.refuse("hidden_size", text(model.hidden_size),
+                  text("a multiple of num_attention_heads=", model.heads));
+  }
+  if (model.head_dim % 2 != 0) {
+    fields.refuse("head_dim", text(model.head_dim), "an even number, whose halves can be rotated");
+  }
+}
+
+}  // namespace
+
+bool ConfigFields::has(std::string_view field) const {
+  const auto found = json_.find(std::string(field));
+  return found != json_.end() && !found->is_null();
+}
+
+bool ConfigFields::is_null(std::string_view field) const {
+  const auto found = json_.find(std::string(field));
+  return found != json_.end() && found->is_null();
+}
+
+const Json& ConfigFields::at(std::string_view field) const { return json_.at(std::string(field)); }
+
+std::int64_t ConfigFields::count(std::string_view field, std::int64_t fallback) const {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  const std::int64_t value = get_or<std::int64_t>(json_, name_, field, fallback);
+  if (value < 1 || value > kMost) refuse(field, text(value), "a whole number from 1 to 2^31");
+  return value;
+}
+
+double ConfigFields::real(std::string_view field, double fallback) const {
+  return get_or<double>(json_, name_, field, fallback);
+}
+
+bool ConfigFields::flag(std::string_view field, bool fallback) const {
+  return get_or<bool>(json_, name_, field, fallback);
+}
+
+std::string ConfigFields::word(std::string_view field, const std::string& fallback) const {
+  return get_or<std::string>(json_, name_, field, fallback);
+}
+
+void ConfigFields::refuse(std::string_view field, const std::string& found,
+                          const std::string& expected) const {
+  throw Error(ErrorCode::kInvalidConfig, {.what = text(name_, ": ", field),
+                                          .found = found,
+                                          .expected = expected,
+                                          .fix = "change the field or train another model"});
+}
+
+void ConfigFields::only(std::string_view field, bool value) const {
+  if (flag(field, value) != value)
+    refuse(field, value ? "false" : "true", value ? "true" : "false");
+}
+
+void ConfigFields::only(std::string_view field, double value) const {
+  if (real(field, value) != value) refuse(field, text(real(field, value)), text(value));
+}
+
+ModelConfig read_llama_like(const ConfigFields& fields, const FamilyDefaults& defaults) {
+  ModelConfig model;
+  model.vocab_size = fields.count("vocab_size", defaults.vocab_size);
+  model.hidden_size = fields.count("hidden_size", defaults.hidden_size);
+  model.intermediate_size = fields.count("intermediate_size", defaults.intermediate_size);
+  const std::int64_t layers = fields.count("num_hidden_layers", defaults.layers);
+  if (layers > 100'000) fields.refuse("num_hidden_layers", text(layers), "at most 100000");
+  model.layers = static_cast<int>(layers);
+  model.heads = fields.count("num_attention_heads", defaults.heads);
+  // An absent field takes the family's default; null always means "as many as heads".
+  const bool is_null = fields.is_null("num_key_value_heads");
+  const std::int64_t kv_default =
+      is_null || defaults.kv_heads == 0 ? model.heads : defaults.kv_heads;
+  model.kv_heads = fields.count("num_key_value_heads", kv_default);
+  const bool has_head_dim = defaults.reads_head_dim && fields.has("head_dim");
+  model.head_dim = has_head_dim ? fields.count("head_dim", 1) : model.hidden_size / model.heads;
+  model.max_position_embeddings =
+      fields.count("max_position_embeddings", defaults.max_position_embeddings);
+  model.rms_norm_eps = fields.real("rms_norm_eps", 1e-6);
+  if (!(model.rms_norm_eps > 0)) fields.refuse("rms_norm_eps", text(model.rms_norm_eps), "above 0");
+  model.initializer_range = fields.real("initializer_range", 0.02);
+  model.tie_word_embeddings = fields.flag("tie_word_embeddings", false);
+  model.windows.assign(static_cast<std::size_t>(model.layers), 0);
+  check_rope(fields, model);
+  check_features(fields, model);
+  check_heads(fields, model, has_head_dim);
+  return model;
+}
+
+}  // namespace hethub

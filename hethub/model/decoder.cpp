@@ -1,0 +1,170 @@
+#include "hethub/model/decoder.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hethub/base/error.h"
+
+namespace hethub {
+namespace {
+
+class DecoderBuilder {
+ public:
+  DecoderBuilder(const ModelConfig& model, const Slice& slice, const BatchShape& shape)
+      : model_(model), slice_(slice), shape_(shape), rows_(shape.rows()) {}
+
+  Program build() {
+    program_.name = text("layers ", slice_.begin, "-", slice_.end);
+    for (const ModelTensor& tensor : tensors_of(model_, slice_)) {
+      program_.add_value(tensor.name, {DType::kF32, tensor.shape}, ValueRole::kParameter);
+    }
+    int hidden = slice_.embedding ? embedding() : received();
+    if (slice_.layers() > 0) add_attention_inputs();
+    for (int layer = slice_.begin; layer < slice_.end; ++layer) {
+      hidden = add_layer(layer, hidden);
+    }
+    if (slice_.head) {
+      add_head(hidden);
+    } else {
+      program_.sent_activation = hidden;
+    }
+    return std::move(program_);
+  }
+
+ private:
+  TensorSpec row_numbers() const { return {DType::kI32, {rows_}}; }
+
+  int op(const std::string& name, OpBody body, const std::vector<int>& inputs, int layer) {
+    Op made{name, DType::kF32, std::move(body)};
+    return append(program_, program_.forward, std::move(made), inputs, layer)[0];
+  }
+
+  int received() {
+    program_.received_activation = program_.add_value(
+        "received_activation", {DType::kF32, {rows_, model_.hidden_size}}, ValueRole::kReceived);
+    return program_.received_activation;
+  }
+
+  int embedding() {
+    const int tokens = program_.add_value("tokens", row_numbers(), ValueRole::kInput);
+    return op("embedding", Embedding{rows_, model_.vocab_size, model_.hidden_size},
+              {tokens, program_.find("model.embed_tokens.weight")}, -1);
+  }
+
+  void add_attention_inputs() {
+    positions_ = program_.add_value("positions", row_numbers(), ValueRole::kInput);
+    if (shape_.documents) {
+      starts_ = program_.add_value("document_starts", row_numbers(), ValueRole::kInput);
+    }
+    table_ =
+        program_.add_value("rope_table", {DType::kF32, {shape_.sequence_length, model_.head_dim}},
+                           ValueRole::kConstant);
+    program_.constants.push_back({table_, rope_table(model_, shape_.sequence_length)});
+  }
+
+  int norm(const std::string& name, const std::string& weight, int x, int layer) {
+    return op(name, RmsNorm{rows_, model_.hidden_size, model_.rms_norm_eps},
+              {x, program_.find(weight + ".weight")}, layer);
+  }
+
+  int linear(const std::string& name, const std::string& weight, int x, int layer) {
+    const int w = program_.find(weight + ".weight");
+    const int bias = program_.find(weight + ".bias");
+    const auto& shape = program_.values[w].spec.shape;
+    const Linear body{rows_, shape[1], shape[0], bias >= 0};
+    if (bias >= 0) return op(name, body, {x, w, bias}, layer);
+    return op(name, body, {x, w}, layer);
+  }
+
+  int rope(const std::string& name, int x, std::int64_t heads, int layer) {
+    const Rope body{rows_, heads, model_.head_dim, shape_.sequence_length};
+    return op(name, body, {x, positions_, table_}, layer);
+  }
+
+  int add_layer(int layer, int hidden) {
+    const std::string at = text("layer", layer, ".");
+    const std::string weights = text("model.layers.", layer, ".");
+    const int normed = norm(at + "attention.norm", weights + "input_layernorm", hidden, layer);
+    const int mixed = attention(at, weights, normed, layer);
+    const Add add{rows_ * model_.hidden_size};
+    const int middle = op(at + "attention.residual", add, {hidden, mixed}, layer);
+    const int normed_again =
+        norm(at + "mlp.norm", weights + "post_attention_layernorm", middle, layer);
+    const int gate = linear(at + "mlp.gate", weights + "mlp.gate_proj", normed_again, layer);
+    const int up = linear(at + "mlp.up", weights + "mlp.up_proj", normed_again, layer);
+    const int inner =
+        op(at + "mlp.silu_mul", SiluMul{rows_, model_.intermediate_size}, {gate, up}, layer);
+    const int down = linear(at + "mlp.down", weights + "mlp.down_proj", inner, layer);
+    return op(at + "mlp.residual", add, {middle, down}, layer);
+  }
+
+  int attention(const std::string& at, const std::string& weights, int normed, int layer) {
+    const int q = linear(at + "attention.q", weights + "self_attn.q_proj", normed, layer);
+    const int k = linear(at + "attention.k", weights + "self_attn.k_proj", normed, layer);
+    const int v = linear(at + "attention.v", weights + "self_attn.v_proj", normed, layer);
+    const Attention body{.batch = shape_.sequences,
+                         .seq = shape_.sequence_length,
+                         .heads = model_.heads,
+                         .kv_heads = model_.kv_heads,
+                         .head_dim = model_.head_dim,
+                         .window = model_.windows.at(static_cast<std::size_t>(layer)),
+                         .documents = shape_.documents};
+    std::vector<int> inputs = {rope(at + "attention.rope_q", q, model_.heads, layer),
+                               rope(at + "attention.rope_k", k, model_.kv_heads, layer), v};
+    if (shape_.documents) inputs.push_back(starts_);
+    const int mixed = op(at + "attention.mix", body, inputs, layer);
+    return linear(at + "attention.o", weights + "self_attn.o_proj", mixed, layer);
+  }
+
+  void add_head(int hidden) {
+    const int normed = norm("head.norm", "model.norm", hidden, -1);
+    const std::string weight = model_.tie_word_embeddings ? "model.embed_tokens" : "lm_head";
+    const int logits = linear("head.logits", weight, normed, -1);
+    const int labels = program_.add_value("labels", row_numbers(), ValueRole::kInput);
+    program_.losses = op("head.loss", CrossEntropy{rows_, model_.vocab_size}, {logits, labels}, -1);
+  }
+
+  const ModelConfig& model_;
+  Slice slice_;
+  BatchShape shape_;
+  std::int64_t rows_;
+  Program program_ = {};
+  int positions_ = -1;
+  int starts_ = -1;
+  int table_ = -1;
+};
+
+}  // namespace
+
+Program build_forward(const ModelConfig& model, const Slice& slice, const BatchShape& shape) {
+  const bool fits = slice.begin >= 0 && slice.begin <= slice.end && slice.end <= model.layers &&
+                    (slice.layers() > 0 || slice.embedding || slice.head);
+  require(fits, {.what = "model slice",
+                 .found = text("layers ", slice.begin, " to ", slice.end),
+                 .expected = text("a part of ", model.layers, " layers"),
+                 .fix = "give the stage a layer, the embedding or the head"});
+  require(shape.rows() >= 1, {.what = "micro-batch",
+                              .found = text(shape.sequences, " x ", shape.sequence_length),
+                              .expected = "1 or more tokens",
+                              .fix = "raise micro_batch_size or sequence_length"});
+  return DecoderBuilder(model, slice, shape).build();
+}
+
+std::vector<float> rope_table(const ModelConfig& model, std::int64_t positions) {
+  const std::int64_t half = model.head_dim / 2;
+  std::vector<float> table(static_cast<std::size_t>(positions * model.head_dim));
+  for (std::int64_t position = 0; position < positions; ++position) {
+    float* row = table.data() + position * model.head_dim;
+    for (std::int64_t j = 0; j < half; ++j) {
+      const double exponent = -2.0 * static_cast<double>(j) / static_cast<double>(model.head_dim);
+      const double angle = static_cast<double>(position) * std::pow(model.rope_theta, exponent);
+      row[j] = static_cast<float>(std::cos(angle));
+      row[half + j] = static_cast<float>(std::sin(angle));
+    }
+  }
+  return table;
+}
+
+}  // namespace hethub

@@ -1,0 +1,73 @@
+#include "hethub/plan/plan.h"
+
+#include <algorithm>
+
+#include "hethub/base/error.h"
+
+namespace hethub {
+
+int Plan::world_size() const {
+  int most = -1;
+  for (const Pipeline& pipeline : pipelines) {
+    for (const Stage& stage : pipeline.stages) {
+      for (const int rank : stage.ranks) {
+        most = std::max(most, rank);
+      }
+    }
+  }
+  return most + 1;
+}
+
+std::vector<std::string> Plan::kind_of_rank() const {
+  std::vector<std::string> kinds(static_cast<std::size_t>(world_size()));
+  for (const Pipeline& pipeline : pipelines) {
+    for (const Stage& stage : pipeline.stages) {
+      for (const int rank : stage.ranks) {
+        if (rank >= 0) kinds[rank] = stage.kind;
+      }
+    }
+  }
+  return kinds;
+}
+
+RankPosition position_of(const Plan& plan, int rank) {
+  for (std::size_t pipeline = 0; pipeline < plan.pipelines.size(); ++pipeline) {
+    const auto& stages = plan.pipelines[pipeline].stages;
+    for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+      const auto& ranks = stages[stage].ranks;
+      const auto found = std::find(ranks.begin(), ranks.end(), rank);
+      if (found == ranks.end()) continue;
+      return {static_cast<int>(pipeline), static_cast<int>(stage),
+              static_cast<int>(found - ranks.begin())};
+    }
+  }
+  throw Error(ErrorCode::kInvalidPlan,
+              {.what = text("plan: rank ", rank),
+               .found = "no stage that names it",
+               .expected = text("a rank from 0 to ", plan.world_size() - 1),
+               .fix = "start as many ranks as the plan names"});
+}
+
+Slice slice_of(const Plan& plan, const ModelConfig& model, int pipeline, int stage) {
+  const auto& stages = plan.pipelines.at(pipeline).stages;
+  const LayerRange& layers = stages.at(stage).layers.at(0);
+  return {.begin = layers.begin,
+          .end = layers.end,
+          .embedding = stage == 0,
+          .head = stage + 1 == std::ssize(stages) && layers.end == model.layers};
+}
+
+BatchShape batch_shape(const Plan& plan, int pipeline) {
+  return {.sequences = plan.pipelines.at(pipeline).micro_batch_size,
+          .sequence_length = plan.sequence_length};
+}
+
+std::int64_t first_sequence(const Plan& plan, int pipeline) {
+  std::int64_t first = 0;
+  for (int before = 0; before < pipeline; ++before) {
+    first += plan.pipelines.at(before).sequences();
+  }
+  return first;
+}
+
+}  // namespace hethub

@@ -1,0 +1,201 @@
+#include "hethub/plan/plan_file.h"
+
+#include <array>
+#include <cstdio>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "hethub/base/error.h"
+
+namespace hethub {
+namespace {
+
+constexpr const char* kFormat = "hethub-plan/1";
+constexpr std::array<std::pair<std::string_view, Recompute>, 3> kRecomputeNames = {
+    {{"none", Recompute::kNone}, {"selective", Recompute::kSelective}, {"full", Recompute::kFull}}};
+
+[[noreturn]] void refuse(const std::string& what, const Json& found, std::string expected) {
+  throw Error(ErrorCode::kInvalidConfig, {.what = what,
+                                          .found = found.dump(),
+                                          .expected = std::move(expected),
+                                          .fix = "see the plan file's description in the guide"});
+}
+
+LayerRange parse_range(const Json& json, const std::string& where) {
+  if (!json.is_array() || json.size() != 2 || !json[0].is_number_integer() ||
+      !json[1].is_number_integer()) {
+    refuse(where, json, "[first, end]");
+  }
+  return {json[0].get<int>(), json[1].get<int>()};
+}
+
+Recompute parse_kind(const Json& json, const std::string& where) {
+  for (const auto& [name, kind] : kRecomputeNames) {
+    if (json == name) return kind;
+  }
+  refuse(where, json, "\"none\", \"selective\", \"full\" or {\"full\": [first, end]}");
+}
+
+std::vector<RecomputeRange> parse_recompute(const Json& json, const std::string& where,
+                                            const std::vector<LayerRange>& layers) {
+  std::vector<RecomputeRange> ranges;
+  if (json.is_object()) {
+    for (const auto& [name, range] : json.items()) {
+      ranges.push_back({parse_kind(name, where), parse_range(range, where + "." + name)});
+    }
+    return ranges;
+  }
+  const Recompute kind = parse_kind(json, where);
+  if (kind == Recompute::kNone) return ranges;
+  for (const LayerRange& range : layers) {
+    ranges.push_back({kind, range});
+  }
+  return ranges;
+}
+
+Stage parse_stage(const Json& json, const std::string& where) {
+  check_keys(json, where, {"kind", "ranks", "tensor_parallel", "layers", "recompute"});
+  Stage stage{.kind = get<std::string>(json, where, "kind"),
+              .ranks = get<std::vector<int>>(json, where, "ranks"),
+              .tensor_parallel = get_or<int>(json, where, "tensor_parallel", 1)};
+  const Json layers = json.value("layers", Json());
+  if (!layers.is_array()) refuse(where + ".layers", layers, "a list of [first, end]");
+  for (const Json& range : layers) {
+    stage.layers.push_back(parse_range(range, where + ".layers"));
+  }
+  if (json.contains("recompute")) {
+    stage.recompute = parse_recompute(json.at("recompute"), where + ".recompute", stage.layers);
+  }
+  return stage;
+}
+
+Pipeline parse_pipeline(const Json& json, const std::string& where) {
+  check_keys(json, where, {"micro_batch_size", "micro_batches", "stages"});
+  Pipeline pipeline{.micro_batch_size = get_or<int>(json, where, "micro_batch_size", 1),
+                    .micro_batches = get<int>(json, where, "micro_batches")};
+  const Json stages = json.value("stages", Json());
+  if (!stages.is_array()) refuse(where + ".stages", stages, "a list of stages");
+  for (const Json& stage : stages) {
+    pipeline.stages.push_back(
+        parse_stage(stage, text(where, ".stages[", pipeline.stages.size(), "]")));
+  }
+  return pipeline;
+}
+
+// What the format reserves and this version cannot do: present only with its default.
+void check_reserved(const Json& json, const std::string& name) {
+  const auto only = [&](const char* key, const Json& value) {
+    if (json.contains(key) && json.at(key) != value) {
+      refuse(text(name, ": ", key), json.at(key), value.dump() + " (the only value supported)");
+    }
+  };
+  only("sequence_parallel", false);
+  only("context_parallel", 1);
+  only("expert_parallel", 1);
+}
+
+Json recompute_json(const Stage& stage) {
+  if (stage.recompute.empty()) return "none";
+  const auto name = [](Recompute kind) {
+    return std::string(kRecomputeNames.at(static_cast<std::size_t>(kind)).first);
+  };
+  bool whole = stage.recompute.size() == stage.layers.size();
+  for (std::size_t index = 0; whole && index < stage.recompute.size(); ++index) {
+    whole = stage.recompute[index].layers == stage.layers[index] &&
+            stage.recompute[index].kind == stage.recompute[0].kind;
+  }
+  if (whole) return name(stage.recompute[0].kind);
+  Json object = Json::object();
+  for (const RecomputeRange& range : stage.recompute) {
+    object[name(range.kind)] = {range.layers.begin, range.layers.end};
+  }
+  return object;
+}
+
+Json stage_json(const Stage& stage) {
+  Json layers = Json::array();
+  for (const LayerRange& range : stage.layers) {
+    layers.push_back({range.begin, range.end});
+  }
+  return {{"kind", stage.kind},
+          {"ranks", stage.ranks},
+          {"tensor_parallel", stage.tensor_parallel},
+          {"layers", std::move(layers)},
+          {"recompute", recompute_json(stage)}};
+}
+
+}  // namespace
+
+Plan parse_plan(const Json& json, const std::string& name) {
+  check_keys(json, name,
+             {"format", "model", "sequence_length", "global_batch", "dtype", "schedule",
+              "zero_stage", "bucket_bytes", "pipelines", "predicted", "sequence_parallel",
+              "context_parallel", "expert_parallel", "comment"});
+  const std::string format = get<std::string>(json, name, "format");
+  if (format != kFormat) refuse(name + ": format", format, kFormat);
+  check_reserved(json, name);
+  Plan plan{.model = get_or<std::string>(json, name, "model", ""),
+            .sequence_length = get<std::int64_t>(json, name, "sequence_length"),
+            .global_batch = get<std::int64_t>(json, name, "global_batch")};
+  plan.dtype = get_or<std::string>(json, name, "dtype", plan.dtype);
+  plan.schedule = get_or<std::string>(json, name, "schedule", plan.schedule);
+  plan.zero_stage = get_or<int>(json, name, "zero_stage", plan.zero_stage);
+  plan.bucket_bytes = get_or<std::int64_t>(json, name, "bucket_bytes", plan.bucket_bytes);
+  if (json.contains("predicted")) {
+    plan.predicted_step_seconds =
+        get_or<double>(json.at("predicted"), name + ": predicted", "step_seconds", 0.0);
+  }
+  const Json pipelines = json.value("pipelines", Json());
+  if (!pipelines.is_array()) refuse(name + ": pipelines", pipelines, "a list of pipelines");
+  for (const Json& pipeline : pipelines) {
+    plan.pipelines.push_back(
+        parse_pipeline(pipeline, text(name, ": pipelines[", plan.pipelines.size(), "]")));
+  }
+  return plan;
+}
+
+Plan read_plan(const std::filesystem::path& file) {
+  return parse_plan(read_document(file), file.string());
+}
+
+Json to_json(const Plan& plan) {
+  Json pipelines = Json::array();
+  for (const Pipeline& pipeline : plan.pipelines) {
+    Json stages = Json::array();
+    for (const Stage& stage : pipeline.stages) {
+      stages.push_back(stage_json(stage));
+    }
+    pipelines.push_back({{"micro_batch_size", pipeline.micro_batch_size},
+                         {"micro_batches", pipeline.micro_batches},
+                         {"stages", std::move(stages)}});
+  }
+  Json json = {{"format", kFormat},
+               {"model", plan.model},
+               {"sequence_length", plan.sequence_length},
+               {"global_batch", plan.global_batch},
+               {"dtype", plan.dtype},
+               {"schedule", plan.schedule},
+               {"zero_stage", plan.zero_stage},
+               {"bucket_bytes", plan.bucket_bytes},
+               {"pipelines", std::move(pipelines)}};
+  if (plan.predicted_step_seconds > 0) {
+    json["predicted"] = {{"step_seconds", plan.predicted_step_seconds}};
+  }
+  return json;
+}
+
+std::string plan_hash(const Plan& plan) {
+  Plan bare = plan;
+  bare.predicted_step_seconds = 0;
+  bare.model.clear();
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char letter : to_json(bare).dump()) {
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;
+  }
+  std::array<char, 17> digits = {};
+  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash));
+  return digits.data();
+}
+
+}  // namespace hethub

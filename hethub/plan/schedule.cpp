@@ -1,0 +1,172 @@
+#include "hethub/plan/schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "hethub/base/error.h"
+
+namespace hethub {
+namespace {
+
+enum class Role : std::uint8_t { kCompute, kSend, kRecv, kStep };
+
+// What is fixed about each ActionKind, in the order of the enum.
+struct KindRow {
+  std::string_view name;
+  Role role;
+  ActionKind far_kind;  // what the other end of the message does; itself otherwise
+  int far_step;         // where the other end is: +1 downstream, -1 upstream, 0 for none
+};
+
+constexpr std::array<KindRow, 12> kKinds = {{
+    {"forward", Role::kCompute, ActionKind::kForward, 0},
+    {"backward", Role::kCompute, ActionKind::kBackward, 0},
+    {"backward_input", Role::kCompute, ActionKind::kBackwardInput, 0},
+    {"backward_weight", Role::kCompute, ActionKind::kBackwardWeight, 0},
+    {"send_activation", Role::kSend, ActionKind::kRecvActivation, +1},
+    {"recv_activation", Role::kRecv, ActionKind::kSendActivation, -1},
+    {"send_gradient", Role::kSend, ActionKind::kRecvGradient, -1},
+    {"recv_gradient", Role::kRecv, ActionKind::kSendGradient, +1},
+    {"sync_gradients", Role::kStep, ActionKind::kSyncGradients, 0},
+    {"sync_norm", Role::kStep, ActionKind::kSyncNorm, 0},
+    {"update", Role::kStep, ActionKind::kUpdate, 0},
+    {"sync_parameters", Role::kStep, ActionKind::kSyncParameters, 0},
+}};
+
+const KindRow& row_of(ActionKind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
+
+// Appends actions to one stage, with the messages its neighbours expect around each.
+class StageBuilder {
+ public:
+  StageBuilder(int stage, int stages)
+      : stage_(stage), first_(stage == 0), last_(stage == stages - 1) {}
+
+  void forward(int micro_batch) {
+    add(ActionKind::kRecvActivation, micro_batch, !first_);
+    add(ActionKind::kForward, micro_batch);
+    add(ActionKind::kSendActivation, micro_batch, !last_);
+  }
+
+  void backward(int micro_batch) {
+    add(ActionKind::kRecvGradient, micro_batch, !last_);
+    add(ActionKind::kBackward, micro_batch);
+    add(ActionKind::kSendGradient, micro_batch, !first_);
+  }
+
+  void finish_step() {
+    for (const ActionKind kind : {ActionKind::kSyncGradients, ActionKind::kSyncNorm,
+                                  ActionKind::kUpdate, ActionKind::kSyncParameters}) {
+      actions_.push_back({.kind = kind, .position = stage_});
+    }
+  }
+
+  std::vector<Action> take() { return std::move(actions_); }
+
+ private:
+  void add(ActionKind kind, int micro_batch, bool wanted = true) {
+    if (!wanted) return;
+    actions_.push_back({.kind = kind, .position = stage_, .micro_batch = micro_batch});
+  }
+
+  int stage_;
+  bool first_;
+  bool last_;
+  std::vector<Action> actions_ = {};
+};
+
+// The shape all schedules here share: `lead` forwards, then forward/backward pairs, then the
+// backwards still owed. They differ only in how far each stage's forwards lead its backwards.
+Schedule make(std::string name, int stages, int micro_batches,
+              const std::function<int(int stage)>& lead_of) {
+  require(stages >= 1 && micro_batches >= 1,
+          {.what = name + " schedule",
+           .found = text("stages=", stages, " micro_batches=", micro_batches),
+           .expected = "1 or more of each",
+           .fix = "give every pipeline a stage and a micro-batch"});
+  Schedule schedule{.name = std::move(name), .micro_batches = micro_batches, .worker_of = {{}}};
+  for (int stage = 0; stage < stages; ++stage) {
+    const int lead = std::min(lead_of(stage), micro_batches);
+    StageBuilder builder(stage, stages);
+    for (int slot = 0; slot < micro_batches + lead; ++slot) {
+      if (slot < micro_batches) builder.forward(slot);
+      if (slot >= lead) builder.backward(slot - lead);
+    }
+    builder.finish_step();
+    schedule.worker_of[0].push_back(stage);
+    schedule.actions.push_back(builder.take());
+  }
+  return schedule;
+}
+
+}  // namespace
+
+std::string_view name_of(ActionKind kind) { return row_of(kind).name; }
+
+bool Action::is_send() const { return row_of(kind).role == Role::kSend; }
+bool Action::is_recv() const { return row_of(kind).role == Role::kRecv; }
+bool Action::is_compute() const { return row_of(kind).role == Role::kCompute; }
+
+std::string name_of(const Action& action) {
+  if (row_of(action.kind).role == Role::kStep) return std::string(name_of(action.kind));
+  return text(name_of(action.kind), " ", action.micro_batch);
+}
+
+WorkerAction far_end(const Schedule& schedule, const Action& near) {
+  const KindRow& row = row_of(near.kind);
+  Action far = near;
+  far.kind = row.far_kind;
+  far.position += row.far_step;
+  return {schedule.worker_of.at(near.direction).at(far.position), far};
+}
+
+Schedule one_forward_one_backward(int stages, int micro_batches) {
+  return make("1f1b", stages, micro_batches, [=](int stage) { return stages - 1 - stage; });
+}
+
+Schedule gpipe(int stages, int micro_batches) {
+  return make("gpipe", stages, micro_batches, [=](int) { return micro_batches; });
+}
+
+const std::vector<ScheduleEntry>& all_schedules() {
+  static const std::vector<ScheduleEntry> kAll = {{"1f1b", one_forward_one_backward},
+                                                  {"gpipe", gpipe}};
+  return kAll;
+}
+
+Schedule make_schedule(std::string_view name, int stages, int micro_batches) {
+  std::string known;
+  for (const ScheduleEntry& entry : all_schedules()) {
+    if (entry.name == name) return entry.make(stages, micro_batches);
+    known += text(known.empty() ? "" : ", ", entry.name);
+  }
+  throw Error(ErrorCode::kInvalidPlan, {.what = "plan: schedule",
+                                        .found = std::string(name),
+                                        .expected = "one of " + known,
+                                        .fix = "check the spelling"});
+}
+
+std::vector<ProgramUse> uses_of(const Schedule& schedule, int worker) {
+  std::map<std::pair<int, int>, int> programs;               // by direction and position
+  std::map<std::pair<int, int>, std::pair<int, int>> slots;  // by program and micro-batch
+  const auto& actions = schedule.actions.at(worker);
+  for (std::size_t slot = 0; slot < actions.size(); ++slot) {
+    const Action& action = actions[slot];
+    if (row_of(action.kind).role == Role::kStep) continue;
+    const auto at = programs.try_emplace({action.direction, action.position},
+                                         static_cast<int>(programs.size()));
+    const int now = static_cast<int>(slot);
+    const auto [found, is_first] =
+        slots.try_emplace({at.first->second, action.micro_batch}, now, now);
+    found->second.second = now;
+  }
+  std::vector<ProgramUse> uses;
+  for (const auto& [key, range] : slots) {
+    uses.push_back({key.first, key.second, range.first, range.second});
+  }
+  return uses;
+}
+
+}  // namespace hethub

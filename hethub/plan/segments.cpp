@@ -1,0 +1,73 @@
+#include "hethub/plan/segments.h"
+
+#include <map>
+
+#include "hethub/base/split.h"
+#include "hethub/base/text.h"
+#include "hethub/program/memory.h"
+
+namespace hethub {
+namespace {
+
+constexpr std::int64_t kAlignedElements = kMemoryAlignment / 4;
+
+// The ranks that hold each tensor, by name.
+std::map<std::string, std::vector<int>> holders_of(const Plan& plan, const ModelConfig& model) {
+  std::map<std::string, std::vector<int>> holders;
+  const int world_size = plan.world_size();
+  for (int rank = 0; rank < world_size; ++rank) {
+    const RankPosition at = position_of(plan, rank);
+    for (const ModelTensor& tensor :
+         tensors_of(model, slice_of(plan, model, at.pipeline, at.stage))) {
+      holders[tensor.name].push_back(rank);
+    }
+  }
+  return holders;
+}
+
+// Equal ranges, in whole units of the memory's alignment.
+ChunkTable split_evenly(std::int64_t elements, std::int64_t holders) {
+  ChunkTable owned;
+  for (std::int64_t holder = 0; holder < holders; ++holder) {
+    owned.push_back(part_of(elements / kAlignedElements, holders, holder).size() *
+                    kAlignedElements);
+  }
+  return owned;
+}
+
+}  // namespace
+
+std::int64_t padded_elements(const ModelTensor& tensor) {
+  return aligned(tensor.elements() * 4) / 4;
+}
+
+std::vector<Segment> segments_of(const Plan& plan, const ModelConfig& model) {
+  const auto holders = holders_of(plan, model);
+  std::vector<Segment> segments;
+  for (const ModelTensor& tensor : tensors_of(model)) {
+    const auto found = holders.find(tensor.name);
+    if (found == holders.end()) continue;  // validate() has refused the plan
+    const std::int64_t elements = padded_elements(tensor);
+    const bool goes_on = !segments.empty() && segments.back().ranks == found->second &&
+                         (found->second.size() == 1 ||
+                          (segments.back().elements + elements) * 4 <= plan.bucket_bytes);
+    if (!goes_on) segments.push_back({.name = tensor.name, .ranks = found->second});
+    segments.back().tensors.push_back(tensor);
+    segments.back().elements += elements;
+  }
+  for (Segment& segment : segments) {
+    if (segment.tensors.size() > 1) segment.name += text(" +", segment.tensors.size() - 1);
+    segment.owned = split_evenly(segment.elements, std::ssize(segment.ranks));
+  }
+  return segments;
+}
+
+CollectiveAlgorithm gradient_algorithm(const Segment& segment) {
+  return ring_reduce_scatter(static_cast<int>(segment.ranks.size()));
+}
+
+CollectiveAlgorithm parameter_algorithm(const Segment& segment) {
+  return ring_all_gather(static_cast<int>(segment.ranks.size()));
+}
+
+}  // namespace hethub

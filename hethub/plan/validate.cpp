@@ -1,0 +1,175 @@
+#include "hethub/plan/validate.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "hethub/plan/schedule.h"
+
+namespace hethub {
+namespace {
+
+// Walks a plan once and notes every contradiction it meets.
+class Validator {
+ public:
+  Validator(const Plan& plan, const ModelConfig& model, const std::vector<std::string>& kinds)
+      : plan_(plan), model_(model), kinds_(kinds) {}
+
+  std::vector<Error> run() {
+    check_job();
+    expect(!plan_.pipelines.empty(), "plan: pipelines", "none", "1 or more", "add a pipeline");
+    for (std::size_t index = 0; index < plan_.pipelines.size(); ++index) {
+      check_pipeline(text("pipeline ", index), plan_.pipelines[index]);
+    }
+    check_all_ranks_used();
+    return std::move(errors_);
+  }
+
+ private:
+  // Notes an error unless `condition` holds, and returns it.
+  bool expect(bool condition, std::string what, std::string found, std::string expected,
+              std::string fix) {
+    if (condition) return true;
+    errors_.emplace_back(ErrorCode::kInvalidPlan, ErrorParts{std::move(what), std::move(found),
+                                                             std::move(expected), std::move(fix)});
+    return false;
+  }
+
+  void check_job() {
+    const bool known = std::any_of(all_schedules().begin(), all_schedules().end(),
+                                   [&](const auto& entry) { return entry.name == plan_.schedule; });
+    std::string names;
+    for (const ScheduleEntry& entry : all_schedules()) {
+      names += text(names.empty() ? "" : ", ", entry.name);
+    }
+    expect(known, "plan: schedule", plan_.schedule, "one of " + names, "check the spelling");
+    expect(plan_.sequence_length >= 1 && plan_.sequence_length <= model_.max_position_embeddings,
+           "plan: sequence_length", text(plan_.sequence_length),
+           text("1 to max_position_embeddings=", model_.max_position_embeddings),
+           "shorten the sequences");
+    expect(plan_.dtype == "f32", "plan: dtype", plan_.dtype, "f32, the only one supported",
+           "set \"dtype\": \"f32\"");
+    expect(plan_.zero_stage == 0 || plan_.zero_stage == 1, "plan: zero_stage",
+           text(plan_.zero_stage), "0 or 1", "choose one of the two");
+    expect(plan_.bucket_bytes >= 4, "plan: bucket_bytes", text(plan_.bucket_bytes), "4 or more",
+           "leave it out");
+    std::int64_t sequences = 0;
+    for (const Pipeline& pipeline : plan_.pipelines) {
+      sequences += std::max<std::int64_t>(pipeline.sequences(), 0);
+    }
+    expect(sequences == plan_.global_batch && sequences >= 1, "plan: global_batch",
+           text(plan_.global_batch),
+           text(sequences, ", the sum of micro_batch_size * micro_batches over the pipelines"),
+           "change it or the micro-batches");
+  }
+
+  void check_pipeline(const std::string& where, const Pipeline& pipeline) {
+    expect(pipeline.micro_batches >= 1, where + ": micro_batches", text(pipeline.micro_batches),
+           "1 or more", "remove the pipeline or give it work");
+    expect(pipeline.micro_batch_size >= 1, where + ": micro_batch_size",
+           text(pipeline.micro_batch_size), "1 or more", "give each micro-batch a sequence");
+    expect(!pipeline.stages.empty(), where + ": stages", "none", "1 or more", "add a stage");
+    expect(std::ssize(pipeline.stages) <= model_.layers, where + ": stages",
+           text(pipeline.stages.size()), text("at most layers=", model_.layers),
+           "merge stages: each needs a layer");
+    for (std::size_t index = 0; index < pipeline.stages.size(); ++index) {
+      const std::string stage = text(where, " stage ", index);
+      check_shape(stage, pipeline.stages[index]);
+      check_ranks(stage, pipeline.stages[index]);
+      check_recompute(stage, pipeline.stages[index]);
+    }
+    check_layers(where, pipeline);
+  }
+
+  void check_shape(const std::string& where, const Stage& stage) {
+    expect(stage.tensor_parallel == 1, where + ": tensor_parallel", text(stage.tensor_parallel),
+           "1, the only width supported", "set \"tensor_parallel\": 1");
+    expect(stage.ranks.size() == 1, where + ": ranks", text(stage.ranks.size(), " ranks"),
+           "1: more copies of a stage are not supported", "make a pipeline of each copy");
+    expect(stage.layers.size() == 1, where + ": layers", text(stage.layers.size(), " ranges"),
+           "1: virtual stages are not supported", "give the stage one range");
+  }
+
+  void check_ranks(const std::string& where, const Stage& stage) {
+    for (const int rank : stage.ranks) {
+      const int ranks = kinds_.empty() ? std::max(rank + 1, 1) : static_cast<int>(kinds_.size());
+      if (!expect(rank >= 0 && rank < ranks, where + ": rank", text(rank), text("0 to ", ranks - 1),
+                  "use a rank of this cluster")) {
+        continue;
+      }
+      if (!kinds_.empty()) {
+        expect(kinds_[rank] == stage.kind, text(where, ": kind of rank ", rank), kinds_[rank],
+               stage.kind, "keep each stage on one accelerator kind");
+      }
+      const auto [owner, is_new] = user_of_rank_.try_emplace(rank, where);
+      expect(is_new, text(where, ": rank ", rank), "already used by " + owner->second,
+             "a rank no other stage uses", "give each rank to one stage");
+    }
+  }
+
+  void check_all_ranks_used() {
+    int next = 0;
+    for (const auto& [rank, where] : user_of_rank_) {
+      if (!expect(rank == next, "plan: ranks", text("rank ", next, " in no stage"),
+                  "every rank from 0 on in one stage", "number the ranks without gaps")) {
+        return;
+      }
+      ++next;
+    }
+  }
+
+  void check_recompute(const std::string& where, const Stage& stage) {
+    for (const RecomputeRange& range : stage.recompute) {
+      const bool inside =
+          std::any_of(stage.layers.begin(), stage.layers.end(), [&](const LayerRange& layers) {
+            return layers.begin <= range.layers.begin && range.layers.end <= layers.end;
+          });
+      expect(inside, where + ": recompute",
+             text("layers [", range.layers.begin, ", ", range.layers.end, ")"),
+             "layers of this stage", "correct the range");
+    }
+  }
+
+  // Each layer once and in order.
+  void check_layers(const std::string& where, const Pipeline& pipeline) {
+    int next = 0;
+    for (std::size_t index = 0; index < pipeline.stages.size(); ++index) {
+      for (const LayerRange& range : pipeline.stages[index].layers) {
+        expect(range.begin == next && range.end > next, text(where, " stage ", index, ": layers"),
+               text("[", range.begin, ", ", range.end, ")"),
+               text("a range that begins at ", next, " and has a layer"),
+               "let each range begin where the one before ends");
+        next = std::max(next, range.end);
+      }
+    }
+    expect(next == model_.layers, where + ": layers", text(next),
+           text("all ", model_.layers, " of the model"), "cover each layer once");
+  }
+
+  const Plan& plan_;
+  const ModelConfig& model_;
+  const std::vector<std::string>& kinds_;
+  std::map<int, std::string> user_of_rank_ = {};
+  std::vector<Error> errors_ = {};
+};
+
+}  // namespace
+
+std::vector<Error> validate(const Plan& plan, const ModelConfig& model,
+                            const std::vector<std::string>& kind_of_rank) {
+  return Validator(plan, model, kind_of_rank).run();
+}
+
+void require_valid(const Plan& plan, const ModelConfig& model,
+                   const std::vector<std::string>& kind_of_rank) {
+  const std::vector<Error> errors = validate(plan, model, kind_of_rank);
+  if (errors.empty()) return;
+  if (errors.size() == 1) throw errors.front();
+  ErrorParts all = errors.front().parts();
+  for (std::size_t index = 1; index < errors.size(); ++index) {
+    all.fix += text("\n  ", errors[index].what());
+  }
+  throw Error(ErrorCode::kInvalidPlan, std::move(all));
+}
+
+}  // namespace hethub

@@ -1,0 +1,111 @@
+#include "hethub/model/config.h"
+
+#include <gtest/gtest.h>
+
+#include "hethub/base/error.h"
+#include "hethub/model/tensors.h"
+
+namespace hethub {
+namespace {
+
+// The tiny model that many small cases start from; `more` adds or replaces fields.
+std::string tiny(const std::string& more = "") {
+  return R"({"model_type":"llama","vocab_size":256,"hidden_size":64,"intermediate_size":128,
+    "num_hidden_layers":4,"num_attention_heads":4,"max_position_embeddings":128,
+    "rms_norm_eps":1e-5)" +
+         more + "}";
+}
+
+std::string refusal(const std::string& more) {
+  try {
+    parse_model(tiny(more), "config.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidConfig) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << more << " was accepted";
+  return "";
+}
+
+TEST(Config, missing_and_null_kv_heads_mean_as_many_as_heads) {
+  EXPECT_EQ(parse_model(tiny(), "c").kv_heads, 4);
+  EXPECT_EQ(parse_model(tiny(R"(,"num_key_value_heads":null)"), "c").kv_heads, 4);
+  EXPECT_EQ(parse_model(tiny(R"(,"num_key_value_heads":2)"), "c").kv_heads, 2);
+}
+
+// 2·256·64 + 4·(4·64·64 + 3·64·128 + 2·64) + 64 = 197184
+TEST(Config, counts_parameters_and_a_tied_embedding_once) {
+  EXPECT_EQ(parameter_count(parse_model(tiny(), "c")), 197184);
+  EXPECT_EQ(parameter_count(parse_model(tiny(R"(,"tie_word_embeddings":true)"), "c")), 180800);
+}
+
+TEST(Config, takes_each_familys_own_defaults) {
+  const ModelConfig llama = parse_model(R"({"model_type":"llama"})", "c");
+  EXPECT_EQ(llama.intermediate_size, 11008);
+  EXPECT_EQ(llama.kv_heads, 32);
+  EXPECT_EQ(llama.rms_norm_eps, 1e-6);
+  EXPECT_EQ(llama.rope_theta, 1e4);
+  const ModelConfig mistral = parse_model(R"({"model_type":"mistral"})", "c");
+  EXPECT_EQ(mistral.kv_heads, 8);
+  EXPECT_EQ(mistral.windows.at(0), 4096);
+  EXPECT_EQ(parse_model(R"({"model_type":"mistral","sliding_window":null})", "c").windows.at(0), 0);
+  const ModelConfig qwen = parse_model(R"({"model_type":"qwen2"})", "c");
+  EXPECT_EQ(qwen.vocab_size, 151936);
+  EXPECT_TRUE(qwen.qkv_bias);
+  EXPECT_EQ(qwen.windows.at(31), 0);
+}
+
+TEST(Config, qwen2_windows_begin_at_max_window_layers) {
+  const ModelConfig qwen = parse_model(
+      R"({"model_type":"qwen2","num_hidden_layers":4,"use_sliding_window":true,
+          "max_window_layers":3,"sliding_window":16})",
+      "c");
+  EXPECT_EQ(qwen.windows, (std::vector<std::int64_t>{0, 0, 0, 16}));
+}
+
+TEST(Config, head_dim_may_be_free_of_the_hidden_size) {
+  const ModelConfig model = parse_model(tiny(R"(,"head_dim":32)"), "c");
+  EXPECT_EQ(model.head_dim, 32);
+  EXPECT_EQ(tensors_of(model)[2].shape, (std::vector<std::int64_t>{128, 64}));
+}
+
+TEST(Config, what_cannot_be_trained_is_refused_by_name) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"(,"hidden_act":"gelu")", "hidden_act"},
+      {R"(,"attention_bias":true)", "attention_bias"},
+      {R"(,"mlp_bias":true)", "mlp_bias"},
+      {R"(,"attention_dropout":0.1)", "attention_dropout"},
+      {R"(,"rope_scaling":{"rope_type":"llama3","factor":8.0})", "rope_scaling"},
+      {R"(,"rope_parameters":{"rope_type":"yarn"})", "rope_parameters"},
+      {R"(,"quantization_config":{"bits":4})", "quantization_config"},
+      {R"(,"auto_map":{"AutoModel":"x.py"})", "auto_map"},
+      {R"(,"num_key_value_heads":3)", "num_key_value_heads"},
+      {R"(,"head_dim":17)", "head_dim"},
+      {R"(,"rope_theta":0)", "rope_theta"},
+      {R"(,"architectures":["MistralForCausalLM"])", "architectures"},
+      {R"(,"bos_token_id":1,"initializer_range":"big")", "initializer_range"}};
+  for (const auto& [more, field] : cases) {
+    EXPECT_NE(refusal(more).find(field), std::string::npos) << more << ": " << refusal(more);
+  }
+}
+
+TEST(Config, sizes_that_cannot_be_are_refused) {
+  for (const char* value : {"0", "-4", "1e30", "18446744073709551616", "\"64\"", "64.5"}) {
+    const std::string file = R"({"model_type":"llama","hidden_size":)" + std::string(value) + "}";
+    EXPECT_THROW(parse_model(file, "c"), Error) << value;
+  }
+  EXPECT_THROW(parse_model(R"({"model_type":"bert"})", "c"), Error);
+  EXPECT_THROW(parse_model("[]", "c"), Error);
+}
+
+TEST(Config, plain_rope_entries_and_unknown_fields_are_accepted) {
+  const ModelConfig model = parse_model(
+      tiny(R"(,"rope_scaling":null,"rope_parameters":{"rope_type":"default","rope_theta":5e5},
+              "use_cache":true,"something_new":[1,2])"),
+      "c");
+  EXPECT_EQ(model.rope_theta, 5e5);
+  EXPECT_NE(model.json.find("something_new"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hethub

@@ -1,0 +1,123 @@
+#include "hethub/plan/rank_plan.h"
+
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "tests/plan/small_plan.h"
+
+namespace hethub {
+namespace {
+
+TEST(Segments, hold_each_tensor_once_and_list_all_its_holders) {
+  for (const bool tied : {false, true}) {
+    const ModelConfig model = small_model(tied);
+    const Plan plan = small_plan(true);
+    std::map<std::string, std::vector<int>> holders;
+    for (const Segment& segment : segments_of(plan, model)) {
+      for (const ModelTensor& tensor : segment.tensors) {
+        EXPECT_TRUE(holders.try_emplace(tensor.name, segment.ranks).second) << tensor.name;
+      }
+    }
+    EXPECT_EQ(holders.size(), tensors_of(model).size());
+    EXPECT_EQ(holders.at("model.embed_tokens.weight"),
+              tied ? (std::vector<int>{0, 1, 2}) : (std::vector<int>{0, 2}));
+    EXPECT_EQ(holders.at("model.layers.3.mlp.down_proj.weight"), (std::vector<int>{1, 2}));
+    EXPECT_EQ(holders.at("model.norm.weight"), (std::vector<int>{1, 2}));
+  }
+}
+
+TEST(Segments, respect_the_size_of_a_bucket) {
+  Plan plan = small_plan(true);
+  plan.bucket_bytes = 100'000;
+  for (const Segment& segment : segments_of(plan, small_model())) {
+    EXPECT_TRUE(segment.elements * 4 <= plan.bucket_bytes || segment.tensors.size() == 1);
+  }
+}
+
+// Every element of every tensor is updated by exactly one rank.
+TEST(RankPlan, each_element_has_one_owner) {
+  for (const bool tied : {false, true}) {
+    for (const std::int64_t bucket : {1 << 14, 64 << 20}) {
+      const ModelConfig model = small_model(tied);
+      Plan plan = small_plan(true);
+      plan.bucket_bytes = bucket;
+      const auto segments = segments_of(plan, model);
+      std::map<std::string, std::int64_t> owned;
+      std::set<std::pair<std::string, std::int64_t>> starts;
+      for (int rank = 0; rank < 3; ++rank) {
+        const RankPlan made = make_rank_plan(plan, model, segments, rank);
+        for (const OwnedPiece& piece : made.owned) {
+          owned[piece.tensor.name] += piece.count;
+          EXPECT_TRUE(starts.insert({piece.tensor.name, piece.first}).second);
+        }
+      }
+      for (const ModelTensor& tensor : tensors_of(model)) {
+        EXPECT_EQ(owned[tensor.name], tensor.elements()) << tensor.name;
+      }
+    }
+  }
+}
+
+TEST(RankPlan, pieces_lie_where_their_parameters_do) {
+  const ModelConfig model = small_model(true);
+  const Plan plan = small_plan(true);
+  const auto segments = segments_of(plan, model);
+  for (int rank = 0; rank < 3; ++rank) {
+    const RankPlan made = make_rank_plan(plan, model, segments, rank);
+    for (const OwnedPiece& piece : made.owned) {
+      EXPECT_EQ(made.memory.offset_of(0, piece.parameter, 0) + piece.first * 4,
+                made.memory.parameters_offset + piece.offset * 4);
+    }
+    for (const HeldSegment& held : made.segments) {
+      const int first = made.program.find(segments[held.segment].tensors.front().name);
+      EXPECT_EQ(held.parameters.offset, made.memory.offset_of(0, first, 0));
+      EXPECT_EQ(held.gradients.offset,
+                made.memory.offset_of(0, made.program.gradient_of(first), 0));
+    }
+  }
+}
+
+TEST(RankPlan, little_of_the_arena_is_wasted) {
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    for (const bool recompute : {false, true}) {
+      for (const int layers : {4, 12}) {
+        const ModelConfig model = small_model(false, layers);
+        Plan plan = small_plan(true);
+        plan.schedule = schedule;
+        plan.pipelines[0].stages[0].layers[0].end = layers - 1;
+        plan.pipelines[0].stages[1].layers[0] = {layers - 1, layers};
+        plan.pipelines[1].stages[0].layers[0].end = layers;
+        if (recompute) {
+          plan.pipelines[1].stages[0].recompute = {{Recompute::kFull, {0, layers}}};
+          plan.pipelines[0].stages[0].recompute = {{Recompute::kSelective, {0, layers - 1}}};
+        }
+        const auto segments = segments_of(plan, model);
+        for (int rank = 0; rank < 3; ++rank) {
+          const MemoryPlan memory = make_rank_plan(plan, model, segments, rank).memory;
+          EXPECT_GE(memory.arena_bytes, memory.live_bytes);
+          EXPECT_LE(memory.arena_bytes, 1.10 * memory.live_bytes)
+              << schedule << " rank " << rank << " layers " << layers;
+        }
+      }
+    }
+  }
+}
+
+TEST(RankPlan, recompute_shrinks_the_arena) {
+  const ModelConfig model = small_model(false, 12);
+  Plan plan{.sequence_length = 64, .global_batch = 16, .schedule = "gpipe"};
+  plan.pipelines.push_back(
+      {.micro_batch_size = 4, .micro_batches = 4, .stages = {stage_on("cpu", 0, 0, 12)}});
+  std::map<Recompute, std::int64_t> bytes;
+  for (const Recompute kind : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    plan.pipelines[0].stages[0].recompute = {{kind, {0, 12}}};
+    bytes[kind] = make_rank_plan(plan, model, segments_of(plan, model), 0).memory.arena_bytes;
+  }
+  EXPECT_LT(bytes[Recompute::kFull], bytes[Recompute::kSelective]);
+  EXPECT_LT(bytes[Recompute::kSelective], bytes[Recompute::kNone]);
+}
+
+}  // namespace
+}  // namespace hethub

@@ -1,0 +1,143 @@
+#include "hethub/plan/schedule.h"
+
+#include <algorithm>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "hethub/base/error.h"
+
+namespace hethub {
+namespace {
+
+// Plays a schedule over mailboxes that hold `capacity` messages: a send into a full one waits.
+// Returns whether every worker finishes.
+bool finishes_with_mailboxes_of(int capacity, const Schedule& schedule) {
+  std::vector<std::size_t> next(schedule.workers(), 0);
+  std::map<std::pair<int, ActionKind>, std::vector<Action>> mailbox;  // by receiving end
+  const auto advance = [&](int worker) {
+    const Action& now = schedule.actions[worker][next[worker]];
+    const WorkerAction far = far_end(schedule, now);
+    if (now.is_send()) {
+      auto& box = mailbox[{far.worker, far.action.kind}];
+      if (std::ssize(box) == capacity) return false;
+      box.push_back(far.action);
+    } else if (now.is_recv()) {
+      auto& box = mailbox[{worker, now.kind}];
+      if (box.empty() || box.front() != now) return false;
+      box.erase(box.begin());
+    }
+    ++next[worker];
+    return true;
+  };
+  bool moved = true;
+  bool finished = false;
+  while (moved) {
+    moved = false;
+    finished = true;
+    for (int worker = 0; worker < schedule.workers(); ++worker) {
+      while (next[worker] < schedule.actions[worker].size() && advance(worker)) {
+        moved = true;
+      }
+      finished = finished && next[worker] == schedule.actions[worker].size();
+    }
+  }
+  for (const auto& [end, box] : mailbox) {
+    finished = finished && box.empty();
+  }
+  return finished;
+}
+
+int most_alive(const std::vector<Action>& actions) {
+  int alive = 0;
+  int most = 0;
+  for (const Action& action : actions) {
+    if (action.kind == ActionKind::kForward) most = std::max(most, ++alive);
+    if (action.kind == ActionKind::kBackward) --alive;
+  }
+  return most;
+}
+
+void each_micro_batch_goes_forward_then_backward_once(const Schedule& schedule) {
+  for (int worker = 0; worker < schedule.workers(); ++worker) {
+    const auto& actions = schedule.actions[worker];
+    for (int mb = 0; mb < schedule.micro_batches; ++mb) {
+      const Action forward{.kind = ActionKind::kForward, .position = worker, .micro_batch = mb};
+      const Action backward{.kind = ActionKind::kBackward, .position = worker, .micro_batch = mb};
+      EXPECT_EQ(std::count(actions.begin(), actions.end(), forward), 1);
+      EXPECT_EQ(std::count(actions.begin(), actions.end(), backward), 1);
+      EXPECT_LT(std::find(actions.begin(), actions.end(), forward),
+                std::find(actions.begin(), actions.end(), backward));
+    }
+  }
+}
+
+TEST(Schedule, gpipe_and_1f1b_are_complete_and_finish_for_many_shapes) {
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
+      for (const ScheduleEntry& entry : all_schedules()) {
+        const Schedule schedule = entry.make(stages, micro_batches);
+        EXPECT_TRUE(finishes_with_mailboxes_of(entry.name == "gpipe" ? micro_batches : 1, schedule))
+            << entry.name << " " << stages << " x " << micro_batches;
+        each_micro_batch_goes_forward_then_backward_once(schedule);
+        for (const auto& actions : schedule.actions) {
+          EXPECT_EQ(actions.back().kind, ActionKind::kSyncParameters);
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedule, stage_s_of_p_keeps_p_minus_s_micro_batches_alive_in_1f1b_and_all_in_gpipe) {
+  for (int stages = 1; stages <= 6; ++stages) {
+    for (int micro_batches = 1; micro_batches <= 9; ++micro_batches) {
+      for (int stage = 0; stage < stages; ++stage) {
+        EXPECT_EQ(most_alive(one_forward_one_backward(stages, micro_batches).actions[stage]),
+                  std::min(stages - stage, micro_batches));
+        EXPECT_EQ(most_alive(gpipe(stages, micro_batches).actions[stage]), micro_batches);
+      }
+    }
+  }
+}
+
+TEST(Schedule, the_mailbox_player_sees_a_missing_send) {
+  Schedule broken = one_forward_one_backward(2, 1);
+  std::erase_if(broken.actions[0], [](const Action& action) { return action.is_send(); });
+  EXPECT_FALSE(finishes_with_mailboxes_of(9, broken));
+}
+
+TEST(Schedule, the_far_end_of_the_far_end_is_the_action_itself) {
+  const Schedule schedule = one_forward_one_backward(4, 3);
+  for (int worker = 0; worker < 4; ++worker) {
+    for (const Action& action : schedule.actions[worker]) {
+      const WorkerAction far = far_end(schedule, action);
+      EXPECT_EQ(far_end(schedule, far.action), (WorkerAction{worker, action}));
+    }
+  }
+}
+
+TEST(Schedule, uses_span_from_a_micro_batchs_first_action_to_its_last) {
+  const Schedule schedule = one_forward_one_backward(3, 5);
+  for (int worker = 0; worker < 3; ++worker) {
+    const auto uses = uses_of(schedule, worker);
+    ASSERT_EQ(uses.size(), 5U);
+    for (const ProgramUse& use : uses) {
+      EXPECT_EQ(schedule.actions[worker][use.first_slot].micro_batch, use.instance);
+      EXPECT_EQ(schedule.actions[worker][use.last_slot].micro_batch, use.instance);
+      EXPECT_TRUE(schedule.actions[worker][use.last_slot].kind ==
+                  (worker == 0 ? ActionKind::kBackward : ActionKind::kSendGradient));
+    }
+  }
+}
+
+TEST(Schedule, an_unknown_name_is_refused_with_those_there_are) {
+  try {
+    make_schedule("1f1c", 2, 2);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.parts().expected, "one of 1f1b, gpipe");
+  }
+}
+
+}  // namespace
+}  // namespace hethub
