@@ -1,33 +1,18 @@
 #include "hethub/predict/step_builder.h"
 
-#include <deque>
-
 #include "hethub/base/error.h"
 
 namespace hethub {
 namespace {
 
-// The messages on their way, by sender and receiver, in the order they were sent.
-using Inboxes = std::map<std::pair<int, int>, std::deque<int>>;
-
-Inboxes number_messages(const CollectiveAlgorithm& algorithm, int& messages) {
-  Inboxes sent;
-  for (int rank = 0; rank < algorithm.world_size(); ++rank) {
-    for (const Step& step : algorithm.steps[rank]) {
-      if (step.kind == StepKind::kSend) sent[{rank, step.peer}].push_back(messages++);
-    }
-  }
-  return sent;
-}
-
-int take(Inboxes& inboxes, int from, int to) {
-  std::deque<int>& messages = inboxes[{from, to}];
-  require(!messages.empty(), {.what = "simulated collective",
-                              .found = text("a receive by ", to, " that ", from, " does not send"),
-                              .expected = "one send for each receive",
-                              .fix = "check the algorithm"});
-  const int message = messages.front();
-  messages.pop_front();
+int take(std::map<std::pair<int, int>, std::deque<int>>& messages, int from, int to) {
+  std::deque<int>& queue = messages[{from, to}];
+  require(!queue.empty(), {.what = "simulated collective",
+                           .found = text("a receive by ", to, " that ", from, " does not send"),
+                           .expected = "one send for each receive",
+                           .fix = "check the algorithm"});
+  const int message = queue.front();
+  queue.pop_front();
   return message;
 }
 
@@ -78,29 +63,41 @@ void StepBuilder::recv(int rank, int peer, double bytes, int message, int label)
   if (cost.upload_seconds > 0) work(rank, cost.upload_seconds, label);
 }
 
-void StepBuilder::collective(const std::vector<int>& group, const CollectiveAlgorithm& algorithm,
-                             const ChunkTable& chunks, DType dtype, int label) {
-  require(std::ssize(group) == algorithm.world_size() &&
-              static_cast<int>(chunks.size()) == algorithm.chunks,
+SimCollective StepBuilder::begin_collective(std::vector<int> group, CollectiveAlgorithm algorithm,
+                                            ChunkTable chunks, DType dtype) {
+  require(std::ssize(group) == algorithm.world_size() && std::ssize(chunks) == algorithm.chunks,
           {.what = text("simulated ", algorithm.name),
            .found = text(group.size(), " ranks, ", chunks.size(), " chunks"),
            .expected = text(algorithm.steps.size(), " and ", algorithm.chunks),
            .fix = "pass the algorithm of this group's size"});
-  Inboxes to_send = number_messages(algorithm, step_.messages);
-  Inboxes to_recv = to_send;
-  for (int position = 0; position < algorithm.world_size(); ++position) {
-    const int rank = group[position];
-    for (const Step& step : algorithm.steps[position]) {
-      const int chunk = step.kind == StepKind::kRecv ? step.to.chunk : step.from.chunk;
-      const std::int64_t count = chunks.at(chunk);
-      const auto bytes = static_cast<double>(count * size_of(dtype));
-      if (step.kind == StepKind::kSend) {
-        send(rank, group[step.peer], bytes, take(to_send, position, step.peer), label);
-      } else if (step.kind == StepKind::kRecv) {
-        recv(rank, group[step.peer], bytes, take(to_recv, step.peer, position), label);
-      } else {
-        work(rank, accumulate_seconds(rank, count, dtype), label);
-      }
+  SimCollective collective{.group = std::move(group),
+                           .algorithm = std::move(algorithm),
+                           .chunks = std::move(chunks),
+                           .dtype = dtype};
+  for (int position = 0; position < collective.algorithm.world_size(); ++position) {
+    for (const Step& step : collective.algorithm.steps[position]) {
+      if (step.kind != StepKind::kSend) continue;
+      collective.to_send[{position, step.peer}].push_back(add_message());
+    }
+  }
+  collective.to_recv = collective.to_send;
+  return collective;
+}
+
+void StepBuilder::take_part(SimCollective& collective, int position, int label) {
+  const int rank = collective.group.at(position);
+  for (const Step& step : collective.algorithm.steps.at(position)) {
+    const int chunk = step.kind == StepKind::kRecv ? step.to.chunk : step.from.chunk;
+    const std::int64_t count = collective.chunks.at(chunk);
+    const auto bytes = static_cast<double>(count * size_of(collective.dtype));
+    if (step.kind == StepKind::kSend) {
+      send(rank, collective.group[step.peer], bytes, take(collective.to_send, position, step.peer),
+           label);
+    } else if (step.kind == StepKind::kRecv) {
+      recv(rank, collective.group[step.peer], bytes, take(collective.to_recv, step.peer, position),
+           label);
+    } else {
+      work(rank, accumulate_seconds(rank, count, collective.dtype), label);
     }
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -18,6 +19,17 @@ struct SimLabel {
   std::string category = {};  ///< "forward", "send", ...
 };
 
+/// One call of a collective: who takes part, and the messages that are on their way, by sender and
+/// receiver, in the order they are sent.
+struct SimCollective {
+  std::vector<int> group = {};  ///< ranks of the cluster
+  CollectiveAlgorithm algorithm = {};
+  ChunkTable chunks = {};
+  DType dtype = DType::kF32;
+  std::map<std::pair<int, int>, std::deque<int>> to_send = {};
+  std::map<std::pair<int, int>, std::deque<int>> to_recv = {};
+};
+
 /// Writes down what the ranks of a cluster do in a step, as tasks whose costs come from a
 /// CostModel. Keeps a reference to the model.
 class StepBuilder {
@@ -28,7 +40,13 @@ class StepBuilder {
   int add_label(SimLabel label);
 
   /// A new message, to be sent once and received once.
-  int add_message() { return step_.messages++; }
+  int add_message() { return add_messages(1); }
+
+  /// `count` new messages in a row; returns the first.
+  int add_messages(int count) {
+    step_.messages += count;
+    return step_.messages - count;
+  }
 
   /// `rank` computes for `seconds`.
   void work(int rank, double seconds, int label = -1);
@@ -39,10 +57,14 @@ class StepBuilder {
   /// `rank` waits for the message and copies it to its device where its route needs that.
   void recv(int rank, int peer, double bytes, int message, int label = -1);
 
-  /// The ranks of `group` run `algorithm`, chunk c having `chunks[c]` elements of `dtype`.
-  /// A reduce or copy of a chunk costs what an Accumulate of it costs on that kind.
-  void collective(const std::vector<int>& group, const CollectiveAlgorithm& algorithm,
-                  const ChunkTable& chunks, DType dtype, int label = -1);
+  /// Numbers the messages of one call of a collective, whose chunk c has `chunks[c]` elements of
+  /// `dtype`. Throws kInvalidArgument if the algorithm is not for this group or table.
+  SimCollective begin_collective(std::vector<int> group, CollectiveAlgorithm algorithm,
+                                 ChunkTable chunks, DType dtype);
+
+  /// What the rank at `position` of the group does in it. Once for each position, in any order.
+  /// A reduce or copy of a chunk costs what an Accumulate of it costs on that rank's kind.
+  void take_part(SimCollective& collective, int position, int label = -1);
 
   const SimStep& step() const { return step_; }
   const std::vector<SimLabel>& labels() const { return labels_; }

@@ -90,6 +90,12 @@ CostModel homogeneous(int ranks, LinkRate rate) {
           {}};
 }
 
+void run_all(StepBuilder& builder, SimCollective collective) {
+  for (int position = 0; position < collective.algorithm.world_size(); ++position) {
+    builder.take_part(collective, position);
+  }
+}
+
 TEST(StepBuilder, a_ring_all_reduce_takes_two_n_minus_one_rounds_of_an_nth) {
   const LinkRate rate{3e-6, 1e9};
   for (int ranks = 1; ranks <= 9; ++ranks) {
@@ -100,7 +106,8 @@ TEST(StepBuilder, a_ring_all_reduce_takes_two_n_minus_one_rounds_of_an_nth) {
       group.push_back(rank);
     }
     const std::int64_t count = 5040 * 100;  // a multiple of every size
-    builder.collective(group, ring_all_reduce(ranks), even_chunks(count, ranks), DType::kF32);
+    run_all(builder, builder.begin_collective(group, ring_all_reduce(ranks),
+                                              even_chunks(count, ranks), DType::kF32));
     const double expected = 2 * (ranks - 1) * rate.seconds(4.0 * count / ranks);
     EXPECT_NEAR(simulate(builder.step()).step_seconds, expected, 1e-9 + 1e-6 * expected);
   }
@@ -111,7 +118,8 @@ TEST(StepBuilder, a_link_s_speed_never_makes_a_collective_slower) {
   for (double speed = 1e6; speed < 1e12; speed *= 3) {
     const CostModel costs = homogeneous(4, {1e-6, speed});
     StepBuilder builder(costs);
-    builder.collective({0, 1, 2, 3}, ring_all_reduce(4), {1, 500, 7, 90000}, DType::kF32);
+    run_all(builder, builder.begin_collective({0, 1, 2, 3}, ring_all_reduce(4), {1, 500, 7, 90000},
+                                              DType::kF32));
     const double now = simulate(builder.step()).step_seconds;
     EXPECT_LE(now, before);
     before = now;

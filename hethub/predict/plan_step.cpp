@@ -1,0 +1,205 @@
+#include "hethub/predict/plan_step.h"
+
+#include <map>
+#include <string>
+
+#include "hethub/base/error.h"
+#include "hethub/plan/rank_plan.h"
+#include "hethub/plan/schedule.h"
+
+namespace hethub {
+namespace {
+
+// Loss, tokens and squared gradient norm, and whether every number is finite.
+constexpr std::int64_t kNormNumbers = 4;
+
+class StepWriter {
+ public:
+  StepWriter(StepBuilder& builder, const Plan& plan, const std::vector<Segment>& segments,
+             const StepNumbers& numbers, const std::vector<int>& devices, Labels labels)
+      : builder_(builder),
+        plan_(plan),
+        segments_(segments),
+        numbers_(numbers),
+        devices_(devices),
+        labels_(labels) {}
+
+  void write() {
+    begin_collectives();
+    for (std::size_t pipeline = 0; pipeline < plan_.pipelines.size(); ++pipeline) {
+      schedule_ = schedule_of(plan_, static_cast<int>(pipeline));
+      first_message_ = builder_.add_messages(messages());
+      for (int worker = 0; worker < schedule_.workers(); ++worker) {
+        pipeline_ = static_cast<int>(pipeline);
+        rank_ = plan_.pipelines[pipeline].stages[worker].ranks.front();
+        for (const Action& action : schedule_.actions[worker]) {
+          write_action(worker, action);
+        }
+      }
+    }
+  }
+
+ private:
+  int device() const { return devices_[rank_]; }
+
+  // Each position may send each micro-batch's activation and gradient, in each direction.
+  int messages() const {
+    return static_cast<int>(schedule_.worker_of.size()) * 2 * schedule_.positions() *
+           schedule_.micro_batches;
+  }
+
+  int message_of(const Action& send) const {
+    const int kind = send.kind == ActionKind::kSendActivation ? 0 : 1;
+    const int row = (send.direction * 2 + kind) * schedule_.positions() + send.position;
+    return first_message_ + row * schedule_.micro_batches + send.micro_batch;
+  }
+
+  int device_of_worker(int worker) const {
+    return devices_[plan_.pipelines[pipeline_].stages[worker].ranks.front()];
+  }
+
+  // What crosses the boundary after `position`, either way.
+  double bytes_after(int position) const {
+    const int worker = schedule_.worker_of[0][position];
+    return numbers_.stages[pipeline_][worker].sent_bytes;
+  }
+
+  double seconds_of(int worker, ActionKind kind) const {
+    const auto& phases = numbers_.stages[pipeline_][worker].phase_seconds;
+    const auto phase = [&](Phase which) { return phases[static_cast<std::size_t>(which)]; };
+    if (kind == ActionKind::kForward) return phase(Phase::kForward);
+    if (kind == ActionKind::kBackwardInput) return phase(Phase::kBackward);
+    if (kind == ActionKind::kBackwardWeight) return phase(Phase::kBackwardWeight);
+    return phase(Phase::kBackward) + phase(Phase::kBackwardWeight);
+  }
+
+  int label_of(const Action& action, std::string lane) {
+    if (labels_ == Labels::kNone) return -1;
+    return builder_.add_label({.lane = std::move(lane),
+                               .name = name_of(action),
+                               .category = std::string(name_of(action.kind))});
+  }
+
+  void write_action(int worker, const Action& action) {
+    if (action.is_compute()) {
+      builder_.work(device(), seconds_of(worker, action.kind), label_of(action, "compute"));
+    } else if (action.is_send()) {
+      write_send(action);
+    } else if (action.is_recv()) {
+      write_recv(action);
+    } else {
+      write_step_action(action);
+    }
+  }
+
+  void write_send(const Action& action) {
+    const WorkerAction far = far_end(schedule_, action);
+    const int boundary = std::min(action.position, far.action.position);
+    builder_.send(device(), device_of_worker(far.worker), bytes_after(boundary), message_of(action),
+                  label_of(action, "comm"));
+  }
+
+  void write_recv(const Action& action) {
+    const WorkerAction far = far_end(schedule_, action);
+    const int boundary = std::min(action.position, far.action.position);
+    builder_.recv(device(), device_of_worker(far.worker), bytes_after(boundary),
+                  message_of(far.action), label_of(action, "comm"));
+  }
+
+  void write_step_action(const Action& action) {
+    if (action.kind == ActionKind::kSyncGradients) {
+      write_collectives(gradients_, label_of(action, "comm"));
+    } else if (action.kind == ActionKind::kSyncNorm) {
+      builder_.work(device(), numbers_.norm_seconds[rank_], label_of(action, "compute"));
+      if (norm_.size() == 1) builder_.take_part(norm_[0], rank_, label_of(action, "comm"));
+    } else if (action.kind == ActionKind::kUpdate) {
+      builder_.work(device(), numbers_.update_seconds[rank_], label_of(action, "compute"));
+    } else {
+      write_collectives(parameters_, label_of(action, "comm"));
+    }
+  }
+
+  void begin_collectives() {
+    for (const Segment& segment : segments_) {
+      if (segment.ranks.size() < 2) continue;
+      std::vector<int> group;
+      for (const int rank : segment.ranks) {
+        group.push_back(devices_[rank]);
+      }
+      gradients_.push_back(
+          {segment.ranks, builder_.begin_collective(group, gradient_algorithm(segment),
+                                                    segment.owned, DType::kF32)});
+      parameters_.push_back(
+          {segment.ranks, builder_.begin_collective(group, parameter_algorithm(segment),
+                                                    segment.owned, DType::kF32)});
+    }
+    const int ranks = static_cast<int>(devices_.size());
+    if (ranks < 2) return;
+    norm_.push_back(builder_.begin_collective(devices_, ring_all_reduce(ranks),
+                                              even_chunks(kNormNumbers, ranks), DType::kF64));
+  }
+
+  struct SegmentCollective {
+    std::vector<int> ranks = {};
+    SimCollective collective = {};
+  };
+
+  void write_collectives(std::vector<SegmentCollective>& all, int label) {
+    for (SegmentCollective& one : all) {
+      for (std::size_t position = 0; position < one.ranks.size(); ++position) {
+        if (one.ranks[position] != rank_) continue;
+        builder_.take_part(one.collective, static_cast<int>(position), label);
+      }
+    }
+  }
+
+  StepBuilder& builder_;
+  const Plan& plan_;
+  const std::vector<Segment>& segments_;
+  const StepNumbers& numbers_;
+  const std::vector<int>& devices_;
+  Labels labels_;
+  std::vector<SegmentCollective> gradients_ = {};
+  std::vector<SegmentCollective> parameters_ = {};
+  std::vector<SimCollective> norm_ = {};  // of all ranks; none if there is one rank
+  Schedule schedule_ = {};                // of the pipeline that is being written
+  int pipeline_ = 0;
+  int first_message_ = 0;
+  int rank_ = 0;  // of the plan
+};
+
+}  // namespace
+
+std::vector<int> cluster_ranks_of(const Plan& plan, const std::vector<RankPlace>& cluster) {
+  const std::vector<std::string> kinds = plan.kind_of_rank();
+  bool same = kinds.size() <= cluster.size();
+  for (std::size_t rank = 0; same && rank < kinds.size(); ++rank) {
+    same = kinds[rank] == cluster[rank].kind;
+  }
+  std::map<std::string, std::vector<int>> of_kind;
+  for (std::size_t rank = 0; rank < cluster.size(); ++rank) {
+    of_kind[cluster[rank].kind].push_back(static_cast<int>(rank));
+  }
+  std::map<std::string, std::size_t> next;
+  std::vector<int> devices;
+  for (std::size_t rank = 0; rank < kinds.size(); ++rank) {
+    const std::vector<int>& have = of_kind[kinds[rank]];
+    const std::size_t nth = next[kinds[rank]]++;
+    if (nth >= have.size()) {
+      throw Error(ErrorCode::kInvalidPlan,
+                  {.what = text("plan: rank ", rank, ": kind ", kinds[rank]),
+                   .found = text("the plan's device ", nth + 1, " of that kind"),
+                   .expected = text("at most ", have.size(), ", as many as the cluster has"),
+                   .fix = "plan for this cluster, or add the devices to its file"});
+    }
+    devices.push_back(same ? static_cast<int>(rank) : have[nth]);
+  }
+  return devices;
+}
+
+void write_step(StepBuilder& builder, const Plan& plan, const std::vector<Segment>& segments,
+                const StepNumbers& numbers, const std::vector<int>& devices, Labels labels) {
+  StepWriter(builder, plan, segments, numbers, devices, labels).write();
+}
+
+}  // namespace hethub

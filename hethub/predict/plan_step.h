@@ -1,0 +1,39 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "hethub/plan/plan.h"
+#include "hethub/plan/segments.h"
+#include "hethub/predict/step_builder.h"
+#include "hethub/program/program.h"
+
+namespace hethub {
+
+/// What one micro-batch takes on a stage.
+struct StageNumbers {
+  std::array<double, kPhases> phase_seconds = {};  ///< indexed by Phase
+  double sent_bytes = 0;  ///< the activation that goes on to the next stage
+};
+
+/// What a plan's step consists of, in numbers: all that its simulation needs beside the schedule.
+struct StepNumbers {
+  std::vector<std::vector<StageNumbers>> stages = {};  ///< by pipeline and stage
+  std::vector<double> norm_seconds = {};               ///< by rank of the plan: kSyncNorm's ops
+  std::vector<double> update_seconds = {};             ///< by rank of the plan: kUpdate's ops
+};
+
+/// Whether tasks get labels: a timeline needs them, a search does not.
+enum class Labels : std::uint8_t { kNone, kAll };
+
+/// The cluster's rank that runs each rank of the plan. A plan's ranks are the cluster's where the
+/// kinds agree; a plan that leaves devices out has its nth rank of a kind on the cluster's nth
+/// device of that kind. Throws kInvalidPlan if the cluster has too few.
+std::vector<int> cluster_ranks_of(const Plan& plan, const std::vector<RankPlace>& cluster);
+
+/// Writes a step of `plan`: each rank's actions in the order of its schedule.
+/// `segments` are segments_of the plan; `devices` are cluster_ranks_of it.
+void write_step(StepBuilder& builder, const Plan& plan, const std::vector<Segment>& segments,
+                const StepNumbers& numbers, const std::vector<int>& devices, Labels labels);
+
+}  // namespace hethub

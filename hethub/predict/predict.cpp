@@ -1,0 +1,185 @@
+#include "hethub/predict/predict.h"
+
+#include <algorithm>
+
+#include "hethub/base/error.h"
+#include "hethub/plan/segments.h"
+#include "hethub/plan/validate.h"
+
+namespace hethub {
+namespace {
+
+ProgramCost price_ops(const CostModel& costs, std::string_view kind,
+                      const std::vector<StepOp>& ops) {
+  ProgramCost total;
+  for (const StepOp& op : ops) {
+    total.add(costs.op_cost(kind, op.op));
+  }
+  return total;
+}
+
+StageNumbers stage_numbers(const RankPlan& rank, const CostModel& costs, ProgramCost& total,
+                           int micro_batches) {
+  StageNumbers numbers;
+  for (int which = 0; which < kPhases; ++which) {
+    const auto& instructions = rank.program.phase(static_cast<Phase>(which));
+    if (instructions.empty()) continue;
+    const ProgramCost cost = price(costs, rank.kind, instructions);
+    numbers.phase_seconds[which] = cost.seconds + costs.action_seconds(rank.kind);
+    for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
+      total.add(cost);
+    }
+  }
+  if (rank.program.sent_activation >= 0) {
+    const Value& sent = rank.program.values.at(rank.program.sent_activation);
+    numbers.sent_bytes = static_cast<double>(sent.spec.bytes());
+  }
+  return numbers;
+}
+
+// Which of a rank's four accounts a bar belongs to.
+double* account_of(RankPrediction& rank, const SimLabel& label) {
+  if (label.category == "sync_gradients" || label.category == "sync_parameters") {
+    return &rank.transfer_seconds;
+  }
+  if (label.category == "sync_norm" || label.category == "update") {
+    return label.lane == "compute" ? &rank.update_seconds : &rank.transfer_seconds;
+  }
+  return label.lane == "compute" ? &rank.compute_seconds : &rank.transfer_seconds;
+}
+
+// Time spent waiting for a message of the pipeline is bubble; that in a collective is not.
+bool is_bubble(const SimTask& task, const SimLabel& label) {
+  return task.kind == SimTaskKind::kRecv &&
+         (label.category == "recv_activation" || label.category == "recv_gradient");
+}
+
+void account(const StepBuilder& builder, const SimTimes& times, int device, RankPrediction& rank) {
+  const std::vector<SimTask>& tasks = builder.step().tasks[device];
+  for (std::size_t index = 0; index < tasks.size(); ++index) {
+    const SimLabel& label = builder.labels().at(tasks[index].label);
+    if (is_bubble(tasks[index], label)) continue;
+    *account_of(rank, label) +=
+        times.tasks[device][index].end_s - times.tasks[device][index].begin_s;
+  }
+  rank.bubble_seconds = std::max(
+      0.0, times.step_seconds - rank.compute_seconds - rank.update_seconds - rank.transfer_seconds);
+}
+
+// Tasks with one label are one bar, from the first's begin to the last's end.
+void draw(const StepBuilder& builder, const SimTimes& times, int device, int rank,
+          Timeline& timeline) {
+  const std::vector<SimTask>& tasks = builder.step().tasks[device];
+  int last_label = -1;
+  for (std::size_t index = 0; index < tasks.size(); ++index) {
+    const SimSpan& when = times.tasks[device][index];
+    if (tasks[index].label == last_label) {
+      timeline.spans.back().end_s = when.end_s;
+      continue;
+    }
+    last_label = tasks[index].label;
+    const SimLabel& label = builder.labels().at(last_label);
+    timeline.spans.push_back({.rank = rank,
+                              .lane = label.lane,
+                              .name = label.name,
+                              .category = label.category,
+                              .begin_s = when.begin_s,
+                              .end_s = when.end_s});
+  }
+}
+
+}  // namespace
+
+const RankPrediction& Prediction::fullest() const {
+  return *std::min_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
+    return a.free_bytes() < b.free_bytes();
+  });
+}
+
+Efficiency efficiency_of(const Plan& plan, const ModelConfig& model, const CostModel& costs,
+                         double tokens_per_second) {
+  const double model_flops = tokens_per_second * model_flops_per_token(model, plan.sequence_length);
+  double peaks = 0;
+  double gemms = 0;
+  bool all_peaks = true;
+  bool all_gemms = true;
+  for (const std::string& kind : plan.kind_of_rank()) {
+    const double peak = costs.peak_flops_per_s(kind, DType::kF32);
+    const double gemm = costs.gemm_flops_per_s(kind, DType::kF32);
+    all_peaks = all_peaks && peak > 0;
+    all_gemms = all_gemms && gemm > 0;
+    peaks += peak;
+    gemms += gemm;
+  }
+  return {.mfu = all_peaks && peaks > 0 ? model_flops / peaks : 0,
+          .gemm_fraction = all_gemms && gemms > 0 ? model_flops / gemms : 0};
+}
+
+StepNumbers numbers_of(const Plan& plan, const std::vector<RankPlan>& ranks, const CostModel& costs,
+                       ProgramCost* cost) {
+  StepNumbers numbers;
+  ProgramCost total;
+  for (const Pipeline& pipeline : plan.pipelines) {
+    std::vector<StageNumbers>& stages = numbers.stages.emplace_back();
+    for (const Stage& stage : pipeline.stages) {
+      stages.push_back(
+          stage_numbers(ranks.at(stage.ranks.front()), costs, total, pipeline.micro_batches));
+    }
+  }
+  for (const RankPlan& rank : ranks) {
+    const ProgramCost norm = price_ops(costs, rank.kind, rank.norm_ops);
+    const ProgramCost update = price_ops(costs, rank.kind, rank.update_ops);
+    total.add(norm);
+    total.add(update);
+    numbers.norm_seconds.push_back(norm.seconds);
+    numbers.update_seconds.push_back(update.seconds);
+  }
+  if (cost != nullptr) *cost = total;
+  return numbers;
+}
+
+Prediction predict(const Plan& plan, const ModelConfig& model, const CostModel& costs,
+                   const PredictOptions& options) {
+  require_valid(plan, model);
+  const std::vector<int> devices = cluster_ranks_of(plan, costs.ranks());
+  const std::vector<Segment> segments = segments_of(plan, model);
+  std::vector<RankPlan> ranks;
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    ranks.push_back(make_rank_plan(plan, model, segments, static_cast<int>(rank)));
+  }
+  Prediction prediction;
+  const StepNumbers numbers = numbers_of(plan, ranks, costs, &prediction.cost);
+  StepBuilder builder(costs);
+  write_step(builder, plan, segments, numbers, devices, Labels::kAll);
+  const SimTimes times = simulate(builder.step());
+
+  prediction.step_seconds = times.step_seconds;
+  const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);
+  prediction.tokens_per_second = times.step_seconds > 0 ? tokens / times.step_seconds : 0;
+  prediction.timeline.name = "predicted";
+  double busy = 0;
+  for (std::size_t index = 0; index < ranks.size(); ++index) {
+    const int rank = static_cast<int>(index);
+    const std::string& kind = ranks[index].kind;
+    RankPrediction& one = prediction.ranks.emplace_back();
+    one = {.rank = rank,
+           .kind = kind,
+           .arena_bytes = ranks[index].memory.arena_bytes,
+           .fixed_bytes = costs.fixed_memory_bytes(kind),
+           .device_bytes = kind_named(costs.cluster(), kind).memory_bytes};
+    account(builder, times, devices[index], one);
+    busy += one.compute_seconds + one.update_seconds;
+    if (options.timeline) {
+      prediction.timeline.rank_names[rank] = text("rank ", rank, " (", kind, ")");
+      draw(builder, times, devices[index], rank, prediction.timeline);
+    }
+  }
+  const double available = static_cast<double>(ranks.size()) * times.step_seconds;
+  prediction.bubble_fraction = available > 0 ? 1 - busy / available : 0;
+  const Efficiency efficiency = efficiency_of(plan, model, costs, prediction.tokens_per_second);
+  prediction.mfu = efficiency.mfu;
+  prediction.gemm_fraction = efficiency.gemm_fraction;
+  return prediction;
+}
+
+}  // namespace hethub

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hethub/cost/cost_model.h"
+#include "hethub/model/config.h"
+#include "hethub/plan/plan.h"
+#include "hethub/plan/rank_plan.h"
+#include "hethub/predict/plan_step.h"
+#include "hethub/predict/pricing.h"
+#include "hethub/trace/timeline.h"
+
+namespace hethub {
+
+/// What one rank does in a predicted step, and the memory it takes.
+struct RankPrediction {
+  int rank = 0;
+  std::string kind = {};
+  double compute_seconds = 0;     ///< forward and backward
+  double update_seconds = 0;      ///< gradient norm and optimizer
+  double transfer_seconds = 0;    ///< copies for messages, and all of the gradient synchronisation
+  double bubble_seconds = 0;      ///< the rest of the step: waiting for other stages
+  std::int64_t arena_bytes = 0;   ///< exactly what the rank will allocate
+  std::int64_t fixed_bytes = 0;   ///< what its process or driver was measured to take beside that
+  std::int64_t device_bytes = 0;  ///< what the kind has
+
+  /// Bytes that are left; negative if the rank does not fit.
+  std::int64_t free_bytes() const { return device_bytes - arena_bytes - fixed_bytes; }
+};
+
+/// What the simulation says of a plan. Times are of one step, in seconds.
+struct Prediction {
+  double step_seconds = 0;
+  double tokens_per_second = 0;
+  double bubble_fraction = 0;  ///< share of the ranks' time without compute or update
+  double mfu = 0;              ///< model FLOP/s over the data sheets' peaks; 0 if one is not stated
+  double gemm_fraction = 0;    ///< the same over measured matrix products; 0 if one is missing
+  ProgramCost cost = {};       ///< all ranks' compute by the source of its costs
+  std::vector<RankPrediction> ranks = {};
+  Timeline timeline = {};  ///< empty unless asked for
+
+  /// The rank with the least memory left.
+  const RankPrediction& fullest() const;
+};
+
+struct PredictOptions {
+  bool timeline = false;
+};
+
+/// Model FLOP/s of so many tokens/s over the data sheets' peaks of the plan's ranks, and over their
+/// measured matrix products; 0 where a rank's is not known.
+struct Efficiency {
+  double mfu = 0;
+  double gemm_fraction = 0;
+};
+Efficiency efficiency_of(const Plan& plan, const ModelConfig& model, const CostModel& costs,
+                         double tokens_per_second);
+
+/// The numbers of a plan's step, from the programs and ops that its ranks run. `ranks` are the
+/// plan's rank plans in rank order; `cost`, if given, takes the sum of all their costs.
+StepNumbers numbers_of(const Plan& plan, const std::vector<RankPlan>& ranks, const CostModel& costs,
+                       ProgramCost* cost = nullptr);
+
+/// Simulates one step of a plan on a cluster. Throws kInvalidPlan if the plan is not valid for the
+/// model and the cluster, kInvalidConfig if a cost is missing.
+Prediction predict(const Plan& plan, const ModelConfig& model, const CostModel& costs,
+                   const PredictOptions& options = {});
+
+}  // namespace hethub
