@@ -136,7 +136,8 @@ class StepWriter {
     const int ranks = static_cast<int>(devices_.size());
     if (ranks < 2) return;
     norm_.push_back(builder_.begin_collective(devices_, ring_all_reduce(ranks),
-                                              even_chunks(kNormNumbers, ranks), DType::kF64));
+                                              even_chunks(kNormNumbers, ranks), DType::kF64,
+                                              DataPlace::kHost));
   }
 
   struct SegmentCollective {

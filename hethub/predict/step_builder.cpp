@@ -45,26 +45,31 @@ void StepBuilder::work(int rank, double seconds, int label) {
   step_.tasks.at(rank).push_back({.seconds = seconds, .label = label});
 }
 
-void StepBuilder::send(int rank, int peer, double bytes, int message, int label) {
+void StepBuilder::post(int rank, int peer, double bytes, Envelope envelope) {
   const TransferCost cost = cost_of(rates(rank, peer), bytes);
-  if (cost.download_seconds > 0) work(rank, cost.download_seconds, label);
+  if (envelope.place == DataPlace::kDevice && cost.download_seconds > 0) {
+    work(rank, cost.download_seconds, envelope.label);
+  }
   const auto [channel, is_new] = channels_.try_emplace({rank, peer}, step_.channels);
   if (is_new) ++step_.channels;
   step_.tasks.at(rank).push_back({.kind = SimTaskKind::kSend,
                                   .seconds = cost.wire_seconds,
-                                  .message = message,
+                                  .message = envelope.message,
                                   .channel = channel->second,
-                                  .label = label});
+                                  .label = envelope.label});
 }
 
-void StepBuilder::recv(int rank, int peer, double bytes, int message, int label) {
-  step_.tasks.at(rank).push_back({.kind = SimTaskKind::kRecv, .message = message, .label = label});
+void StepBuilder::accept(int rank, int peer, double bytes, Envelope envelope) {
+  step_.tasks.at(rank).push_back(
+      {.kind = SimTaskKind::kRecv, .message = envelope.message, .label = envelope.label});
   const TransferCost cost = cost_of(rates(peer, rank), bytes);
-  if (cost.upload_seconds > 0) work(rank, cost.upload_seconds, label);
+  if (envelope.place == DataPlace::kDevice && cost.upload_seconds > 0) {
+    work(rank, cost.upload_seconds, envelope.label);
+  }
 }
 
 SimCollective StepBuilder::begin_collective(std::vector<int> group, CollectiveAlgorithm algorithm,
-                                            ChunkTable chunks, DType dtype) {
+                                            ChunkTable chunks, DType dtype, DataPlace place) {
   require(std::ssize(group) == algorithm.world_size() && std::ssize(chunks) == algorithm.chunks,
           {.what = text("simulated ", algorithm.name),
            .found = text(group.size(), " ranks, ", chunks.size(), " chunks"),
@@ -73,7 +78,8 @@ SimCollective StepBuilder::begin_collective(std::vector<int> group, CollectiveAl
   SimCollective collective{.group = std::move(group),
                            .algorithm = std::move(algorithm),
                            .chunks = std::move(chunks),
-                           .dtype = dtype};
+                           .dtype = dtype,
+                           .place = place};
   for (int position = 0; position < collective.algorithm.world_size(); ++position) {
     for (const Step& step : collective.algorithm.steps[position]) {
       if (step.kind != StepKind::kSend) continue;
@@ -91,12 +97,12 @@ void StepBuilder::take_part(SimCollective& collective, int position, int label) 
     const std::int64_t count = collective.chunks.at(chunk);
     const auto bytes = static_cast<double>(count * size_of(collective.dtype));
     if (step.kind == StepKind::kSend) {
-      send(rank, collective.group[step.peer], bytes, take(collective.to_send, position, step.peer),
-           label);
+      post(rank, collective.group[step.peer], bytes,
+           {take(collective.to_send, position, step.peer), label, collective.place});
     } else if (step.kind == StepKind::kRecv) {
-      recv(rank, collective.group[step.peer], bytes, take(collective.to_recv, step.peer, position),
-           label);
-    } else {
+      accept(rank, collective.group[step.peer], bytes,
+             {take(collective.to_recv, step.peer, position), label, collective.place});
+    } else if (collective.place == DataPlace::kDevice) {
       work(rank, accumulate_seconds(rank, count, collective.dtype), label);
     }
   }

@@ -19,6 +19,10 @@ struct SimLabel {
   std::string category = {};  ///< "forward", "send", ...
 };
 
+/// Where the data of a message or collective lies. What lies on the host needs no copies to it, and
+/// is so little (losses and norms) that adding it up costs nothing worth naming.
+enum class DataPlace : std::uint8_t { kDevice, kHost };
+
 /// One call of a collective: who takes part, and the messages that are on their way, by sender and
 /// receiver, in the order they are sent.
 struct SimCollective {
@@ -26,6 +30,7 @@ struct SimCollective {
   CollectiveAlgorithm algorithm = {};
   ChunkTable chunks = {};
   DType dtype = DType::kF32;
+  DataPlace place = DataPlace::kDevice;
   std::map<std::pair<int, int>, std::deque<int>> to_send = {};
   std::map<std::pair<int, int>, std::deque<int>> to_recv = {};
 };
@@ -52,15 +57,20 @@ class StepBuilder {
   void work(int rank, double seconds, int label = -1);
 
   /// `rank` copies to the host where its route needs that, and posts the message.
-  void send(int rank, int peer, double bytes, int message, int label = -1);
+  void send(int rank, int peer, double bytes, int message, int label = -1) {
+    post(rank, peer, bytes, {message, label, DataPlace::kDevice});
+  }
 
   /// `rank` waits for the message and copies it to its device where its route needs that.
-  void recv(int rank, int peer, double bytes, int message, int label = -1);
+  void recv(int rank, int peer, double bytes, int message, int label = -1) {
+    accept(rank, peer, bytes, {message, label, DataPlace::kDevice});
+  }
 
   /// Numbers the messages of one call of a collective, whose chunk c has `chunks[c]` elements of
   /// `dtype`. Throws kInvalidArgument if the algorithm is not for this group or table.
   SimCollective begin_collective(std::vector<int> group, CollectiveAlgorithm algorithm,
-                                 ChunkTable chunks, DType dtype);
+                                 ChunkTable chunks, DType dtype,
+                                 DataPlace place = DataPlace::kDevice);
 
   /// What the rank at `position` of the group does in it. Once for each position, in any order.
   /// A reduce or copy of a chunk costs what an Accumulate of it costs on that rank's kind.
@@ -70,6 +80,13 @@ class StepBuilder {
   const std::vector<SimLabel>& labels() const { return labels_; }
 
  private:
+  struct Envelope {
+    int message = -1;
+    int label = -1;
+    DataPlace place = DataPlace::kDevice;
+  };
+  void post(int rank, int peer, double bytes, Envelope envelope);
+  void accept(int rank, int peer, double bytes, Envelope envelope);
   const TransferRates& rates(int from, int to);
   double accumulate_seconds(int rank, std::int64_t count, DType dtype);
 

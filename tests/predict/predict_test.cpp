@@ -1,0 +1,192 @@
+#include "hethub/predict/predict.h"
+
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "hethub/base/error.h"
+#include "tests/predict/example_plans.h"
+
+namespace hethub {
+namespace {
+
+// The seconds of a plan of `stages` equal stages whose forward takes 1 s and backward 2 s, with
+// links that take no time.
+double pipeline_seconds(const std::string& schedule, int stages, int micro_batches) {
+  const CostModel costs(example_cluster(stages, 0, {0, 1e30}), {});
+  std::vector<int> ranks;
+  for (int rank = 0; rank < stages; ++rank) {
+    ranks.push_back(rank);
+  }
+  const Plan plan = example_plan({example_pipeline(ranks, std::vector<std::string>(stages, "a"),
+                                                   std::vector<int>(stages, 1), 1, micro_batches)},
+                                 schedule);
+  StepNumbers numbers{.norm_seconds = std::vector<double>(stages, 0),
+                      .update_seconds = std::vector<double>(stages, 0)};
+  numbers.stages.push_back(std::vector<StageNumbers>(stages, {{1.0, 2.0, 0.0}, 100}));
+  StepBuilder builder(costs);
+  write_step(builder, plan, {}, numbers, ranks, Labels::kNone);
+  return simulate(builder.step(), SimDetail::kEndsOnly).step_seconds;
+}
+
+TEST(Predict, gpipe_and_1f1b_have_the_bubble_of_the_papers) {
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    for (int stages = 1; stages <= 8; ++stages) {
+      for (const int micro_batches : {1, 2, 3, 4, 7, 8, 16, 64}) {
+        const double seconds = pipeline_seconds(schedule, stages, micro_batches);
+        const double bubble = 1 - 3.0 * micro_batches / seconds;
+        EXPECT_NEAR(bubble, (stages - 1.0) / (micro_batches + stages - 1.0), 1e-9)
+            << schedule << " " << stages << " stages " << micro_batches << " micro-batches";
+      }
+    }
+  }
+}
+
+TEST(Predict, a_micro_batch_more_never_lowers_the_rate) {
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    for (int stages = 1; stages <= 6; ++stages) {
+      double before = 0;
+      for (int micro_batches = 1; micro_batches <= 20; ++micro_batches) {
+        const double rate = micro_batches / pipeline_seconds(schedule, stages, micro_batches);
+        EXPECT_GE(rate, before * (1 - 1e-12));
+        before = rate;
+      }
+    }
+  }
+}
+
+Plan two_stages(int micro_batches = 4) {
+  return example_plan({example_pipeline({0, 1}, {"a", "b"}, {3, 1}, 2, micro_batches)});
+}
+
+Plan two_replicas() {
+  return example_plan(
+      {example_pipeline({0}, {"a"}, {4}, 2, 3), example_pipeline({1}, {"b"}, {4}, 1, 2)});
+}
+
+TEST(Predict, every_action_of_every_rank_has_one_bar_with_the_runtime_s_name) {
+  const CostModel costs(example_cluster(1, 1), {});
+  const Prediction prediction = predict(two_stages(), example_model(4), costs, {.timeline = true});
+  std::map<int, std::multiset<std::string>> bars;
+  for (const Span& span : prediction.timeline.spans) {
+    EXPECT_LE(span.begin_s, span.end_s);
+    EXPECT_LE(span.end_s, prediction.step_seconds);
+    bars[span.rank].insert(span.name);
+  }
+  for (int micro_batch = 0; micro_batch < 4; ++micro_batch) {
+    for (const int rank : {0, 1}) {
+      EXPECT_EQ(bars[rank].count(text("forward ", micro_batch)), 1U);
+      EXPECT_EQ(bars[rank].count(text("backward ", micro_batch)), 1U);
+    }
+    EXPECT_EQ(bars[0].count(text("send_activation ", micro_batch)), 1U);
+    EXPECT_EQ(bars[1].count(text("send_gradient ", micro_batch)), 1U);
+  }
+  EXPECT_EQ(bars[0].count("update"), 1U);
+  EXPECT_EQ(prediction.timeline.rank_names.at(1), "rank 1 (b)");
+}
+
+TEST(Predict, a_rank_s_accounts_add_up_to_the_step) {
+  const CostModel costs(example_cluster(1, 1), {});
+  for (const Plan& plan : {two_stages(), two_replicas()}) {
+    const Prediction prediction = predict(plan, example_model(4, true), costs);
+    EXPECT_GT(prediction.step_seconds, 0);
+    double compute = 0;
+    for (const RankPrediction& rank : prediction.ranks) {
+      EXPECT_NEAR(
+          rank.compute_seconds + rank.update_seconds + rank.transfer_seconds + rank.bubble_seconds,
+          prediction.step_seconds, 1e-9);
+      compute += rank.compute_seconds + rank.update_seconds;
+    }
+    EXPECT_NEAR(compute, prediction.cost.seconds, 1e-9);
+    EXPECT_NEAR(prediction.tokens_per_second * prediction.step_seconds,
+                static_cast<double>(plan.global_batch * plan.sequence_length), 1e-6);
+  }
+}
+
+TEST(Predict, memory_is_the_arena_that_the_rank_will_allocate) {
+  Costs measured;
+  measured.kinds["b"].fixed_memory_bytes = 12345;
+  measured.kinds["b"].upload = measured.kinds["b"].download = {1e-6, 2e10};
+  const CostModel costs(example_cluster(1, 1), measured);
+  const ModelConfig model = example_model(4);
+  const Plan plan = two_stages();
+  const Prediction prediction = predict(plan, model, costs);
+  const std::vector<Segment> segments = segments_of(plan, model);
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(prediction.ranks[rank].arena_bytes,
+              make_rank_plan(plan, model, segments, rank).memory.arena_bytes);
+  }
+  EXPECT_EQ(prediction.ranks[1].free_bytes(),
+            (std::int64_t{1} << 30) - prediction.ranks[1].arena_bytes - 12345);
+  EXPECT_EQ(prediction.fullest().rank,
+            prediction.ranks[0].free_bytes() < prediction.ranks[1].free_bytes() ? 0 : 1);
+}
+
+TEST(Predict, faster_links_devices_and_memories_are_never_slower) {
+  const ModelConfig model = example_model(4, true);
+  for (const Plan& plan : {two_stages(), two_replicas()}) {
+    const double before = predict(plan, model, CostModel(example_cluster(1, 1), {})).step_seconds;
+    for (const double factor : {1.1, 2.0, 10.0}) {
+      Cluster link = example_cluster(1, 1, {1e-6 / factor, 1e10 * factor});
+      Cluster compute = example_cluster(1, 1);
+      Cluster memory = example_cluster(1, 1);
+      for (std::size_t kind = 0; kind < 2; ++kind) {
+        compute.kinds[kind].peak_flops_per_s["f32"] *= factor;
+        memory.kinds[kind].memory_bytes_per_s *= factor;
+      }
+      for (const Cluster& faster : {link, compute, memory}) {
+        EXPECT_LE(predict(plan, model, CostModel(faster, {})).step_seconds, before);
+      }
+    }
+  }
+}
+
+// The sum of the norms goes round a ring in rank order, so its few messages start differently.
+TEST(Predict, permuting_ranks_of_one_kind_changes_nothing_but_the_norm_s_messages) {
+  const ModelConfig model = example_model(4);
+  const CostModel costs(example_cluster(3, 0), {});
+  const auto seconds = [&](const std::vector<int>& ranks) {
+    const Plan plan = example_plan({example_pipeline(ranks, {"a", "a", "a"}, {2, 1, 1}, 1, 5)});
+    return predict(plan, model, costs).step_seconds;
+  };
+  const double norm = 4 * 1e-6 * 1.1;  // 2(p-1) messages of a few bytes
+  for (const std::vector<int>& ranks : {std::vector<int>{0, 2, 1}, {1, 0, 2}, {2, 1, 0}}) {
+    EXPECT_NEAR(seconds(ranks), seconds({0, 1, 2}), norm);
+  }
+  EXPECT_EQ(seconds({1, 2, 0}), seconds({0, 1, 2})) << "the same ring, entered elsewhere";
+}
+
+TEST(Predict, efficiency_counts_six_flops_a_parameter_and_full_attention) {
+  const ModelConfig model = example_model(4);
+  Costs measured;
+  measured.kinds["a"].gemm_flops_per_s["f32"] = 1e11;
+  const CostModel costs(example_cluster(1, 0), measured);
+  const Plan plan = example_plan({example_pipeline({0}, {"a"}, {4}, 1, 1)});
+  ASSERT_EQ(parameter_count(model),
+            2 * 256 * 64 + 64 + 4 * (2 * 64 + 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128));
+  const double expected = 100 * (6.0 * parameter_count(model) + 12.0 * 4 * 64 * 32);
+  const Efficiency efficiency = efficiency_of(plan, model, costs, 100);
+  EXPECT_NEAR(efficiency.mfu, expected / 2e11, 1e-15);
+  EXPECT_NEAR(efficiency.gemm_fraction, expected / 1e11, 1e-15);
+}
+
+TEST(Predict, a_plan_that_leaves_devices_out_runs_on_those_of_its_kinds) {
+  const CostModel costs(example_cluster(2, 2), {});
+  const Plan plan = example_plan({example_pipeline({1, 0}, {"a", "b"}, {2, 2}, 1, 1)});
+  EXPECT_EQ(cluster_ranks_of(plan, costs.ranks()), (std::vector<int>{2, 0}));
+  const Plan all = example_plan({example_pipeline({0, 1}, {"a", "a"}, {2, 2}, 1, 1)});
+  EXPECT_EQ(cluster_ranks_of(all, costs.ranks()), (std::vector<int>{0, 1}));
+  const Plan many = example_plan({example_pipeline({0, 1, 2}, {"b", "b", "b"}, {2, 1, 1}, 1, 1)});
+  EXPECT_THROW(cluster_ranks_of(many, costs.ranks()), Error);
+}
+
+TEST(Predict, a_plan_that_is_not_valid_is_refused) {
+  Plan plan = two_stages();
+  plan.global_batch = 3;
+  const CostModel costs(example_cluster(1, 1), {});
+  EXPECT_THROW(predict(plan, example_model(4), costs), Error);
+}
+
+}  // namespace
+}  // namespace hethub
