@@ -151,10 +151,10 @@ TEST(Predict, permuting_ranks_of_one_kind_changes_nothing_but_the_norm_s_message
     return predict(plan, model, costs).step_seconds;
   };
   const double norm = 4 * 1e-6 * 1.1;  // 2(p-1) messages of a few bytes
-  for (const std::vector<int>& ranks : {std::vector<int>{0, 2, 1}, {1, 0, 2}, {2, 1, 0}}) {
+  for (const std::vector<int>& ranks :
+       {std::vector<int>{0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 1, 0}}) {
     EXPECT_NEAR(seconds(ranks), seconds({0, 1, 2}), norm);
   }
-  EXPECT_EQ(seconds({1, 2, 0}), seconds({0, 1, 2})) << "the same ring, entered elsewhere";
 }
 
 TEST(Predict, efficiency_counts_six_flops_a_parameter_and_full_attention) {
