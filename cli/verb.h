@@ -20,7 +20,7 @@ struct VerbCall {
 template <typename Options>
 void on_chosen(CLI::App& command, VerbCall& call, std::string verb,
                std::shared_ptr<Options> options, int (*run)(const Options&, bool json)) {
-  command.add_flag("--json", "print JSON, for machines");
+  command.add_flag("--json")->description("print JSON, for machines");
   command.callback([&command, &call, verb = std::move(verb), options = std::move(options), run] {
     call.verb = verb;
     call.json = command.count("--json") > 0;
