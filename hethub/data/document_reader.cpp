@@ -53,6 +53,13 @@ const SuffixRow& row_of(const std::string& path) {
                .fix = "rename the file, or convert it to JSONL or plain text"});
 }
 
+// Without its LF or CR LF, so that a column never lies past the line.
+std::string_view without_end(std::string_view line) {
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
 bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
@@ -126,7 +133,7 @@ class RecordReader : public DocumentReader {
         ++totals_.blank;
         continue;
       }
-      if (!read_record(line)) continue;
+      if (!read_record(without_end(line))) continue;
       ++totals_.documents;
       totals_.empty += text_.empty() ? 1 : 0;
       totals_.text_bytes += static_cast<std::int64_t>(text_.size());

@@ -107,12 +107,14 @@ FixedBatches::FixedBatches(const std::filesystem::path& file, std::int64_t vocab
 void FixedBatches::read(std::int64_t sample, std::span<std::int32_t> tokens,
                         std::span<std::int32_t> labels) const {
   const auto length = static_cast<std::size_t>(sequence_length_);
-  require(sample >= 0 && sample < samples_per_epoch() && tokens.size() == length &&
-              labels.size() == length,
-          {.what = "sample, its tokens and labels",
-           .found = text(sample, ", ", tokens.size(), " and ", labels.size()),
-           .expected = text("0 to ", samples_per_epoch() - 1, ", ", length, " and ", length),
-           .fix = "train for no more steps than the file has batches"});
+  const bool in_range = sample >= 0 && sample < samples_per_epoch();
+  if (!in_range || tokens.size() != length || labels.size() != length) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.what = "sample, its tokens and labels",
+                 .found = text(sample, ", ", tokens.size(), " and ", labels.size()),
+                 .expected = text("0 to ", samples_per_epoch() - 1, ", ", length, " and ", length),
+                 .fix = "train for no more steps than the file has batches"});
+  }
   const std::int64_t first = sample * sequence_length_;
   std::copy_n(tokens_.begin() + first, sequence_length_, tokens.begin());
   std::copy_n(labels_.begin() + first, sequence_length_, labels.begin());

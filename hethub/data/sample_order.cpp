@@ -17,10 +17,12 @@ SampleOrder::SampleOrder(std::uint64_t seed, std::int64_t count)
 }
 
 std::int64_t SampleOrder::at(std::int64_t sample) const {
-  require(sample >= 0, {.what = "sample",
-                        .found = text(sample),
-                        .expected = "0 or more",
-                        .fix = "count samples from 0"});
+  if (sample < 0) {  // `require` would build its texts on every call
+    throw Error(ErrorCode::kInvalidArgument, {.what = "sample",
+                                              .found = text(sample),
+                                              .expected = "0 or more",
+                                              .fix = "count samples from 0"});
+  }
   if (count_ == 1) return 0;
   const auto epoch = static_cast<std::uint64_t>(sample / count_);
   auto place = static_cast<std::uint64_t>(sample % count_);

@@ -65,11 +65,13 @@ std::int64_t TokenDataset::id_of(std::int64_t sample) const {
 void TokenDataset::read(std::int64_t sample, std::span<std::int32_t> tokens,
                         std::span<std::int32_t> labels) const {
   const auto length = static_cast<std::size_t>(sequence_length_);
-  require(sample >= 0 && tokens.size() == length && labels.size() == length,
-          {.what = "sample, its tokens and labels",
-           .found = text(sample, ", ", tokens.size(), " and ", labels.size()),
-           .expected = text("0 or more, ", length, " and ", length),
-           .fix = "count samples from 0 and pass spans of the sequence length"});
+  if (sample < 0 || tokens.size() != length || labels.size() != length) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.what = "sample, its tokens and labels",
+                 .found = text(sample, ", ", tokens.size(), " and ", labels.size()),
+                 .expected = text("0 or more, ", length, " and ", length),
+                 .fix = "count samples from 0 and pass spans of the sequence length"});
+  }
   const std::int64_t first = id_of(sample) * sequence_length_;
   file_.read(first, tokens);
   std::copy(tokens.begin() + 1, tokens.end(), labels.begin());
