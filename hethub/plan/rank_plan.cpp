@@ -74,32 +74,22 @@ class RankPlanner {
   }
 
   void find_owned(const Segment& segment, const HeldSegment& held) {
-    std::int64_t begin = 0;
-    for (int holder = 0; holder < held.holder; ++holder) {
-      begin += segment.owned[holder];
-    }
-    const std::int64_t end = begin + segment.owned[held.holder];
-    std::int64_t at = 0;
-    for (const ModelTensor& tensor : segment.tensors) {
-      const std::int64_t first = std::max(begin, at);
-      const std::int64_t last = std::min(end, at + tensor.elements());
-      if (first < last) {
-        rank_.owned.push_back({.tensor = tensor,
-                               .parameter = rank_.program.find(tensor.name),
-                               .first = first - at,
-                               .count = last - first,
-                               .offset = held.offset + first,
-                               .state = state_elements_});
-        state_elements_ += aligned((last - first) * 4) / 4;
-      }
-      at += padded_elements(tensor);
+    for (const OwnedRange& range : owned_ranges(segment, held.holder)) {
+      const ModelTensor& tensor = segment.tensors[range.tensor];
+      rank_.owned.push_back({.tensor = tensor,
+                             .parameter = rank_.program.find(tensor.name),
+                             .first = range.first,
+                             .count = range.count,
+                             .offset = held.offset + range.at,
+                             .state = state_elements_});
+      state_elements_ += aligned(range.count * 4) / 4;
     }
   }
 
   std::int64_t norm_workspace() const {
     std::int64_t most = 0;
     for (const OwnedPiece& piece : rank_.owned) {
-      most = std::max(most, facts_of(sum_squares(piece)).workspace_bytes);
+      most = std::max(most, facts_of(norm_op(piece.tensor, piece.count)).workspace_bytes);
     }
     return most;
   }
@@ -123,17 +113,13 @@ class RankPlanner {
     }
   }
 
-  static Op sum_squares(const OwnedPiece& piece) {
-    return {"norm " + piece.tensor.name, DType::kF32, SumSquares{piece.count}};
-  }
-
   void write_norm_ops(const ArenaRange& workspace) {
     for (std::size_t index = 0; index < rank_.owned.size(); ++index) {
       const OwnedPiece& piece = rank_.owned[index];
       const ArenaRange gradient = {rank_.memory.gradients_offset + piece.offset * 4,
                                    piece.count * 4};
       const ArenaRange sum = {rank_.square_sums.offset + static_cast<std::int64_t>(index) * 4, 4};
-      const Op op = sum_squares(piece);
+      const Op op = norm_op(piece.tensor, piece.count);
       rank_.norm_ops.push_back(
           {op, {gradient}, {sum}, {workspace.offset, facts_of(op).workspace_bytes}});
     }
@@ -146,14 +132,11 @@ class RankPlanner {
       const ArenaRange m = {rank_.first_moment.offset + piece.state * 4, bytes};
       const ArenaRange v = {rank_.second_moment.offset + piece.state * 4, bytes};
       const ArenaRange g = {rank_.memory.gradients_offset + piece.offset * 4, bytes};
-      const AdamW body{.count = piece.count, .decay = piece.tensor.decays()};
-      rank_.update_ops.push_back({{"adamw " + piece.tensor.name, DType::kF32, body},
-                                  {p, m, v, g, rank_.scalars},
-                                  {p, m, v}});
+      rank_.update_ops.push_back(
+          {update_op(piece.tensor, piece.count), {p, m, v, g, rank_.scalars}, {p, m, v}});
     }
     const ArenaRange all = {rank_.memory.gradients_offset, rank_.memory.flat_bytes};
-    const Op zero{"zero gradients", DType::kF32, Fill{.count = all.bytes / 4, .value = 0}};
-    rank_.update_ops.push_back({zero, {}, {all}});
+    rank_.update_ops.push_back({zero_op(all.bytes / 4), {}, {all}});
   }
 
   const std::vector<Segment>& segments_;
@@ -162,6 +145,18 @@ class RankPlanner {
 };
 
 }  // namespace
+
+Op norm_op(const ModelTensor& tensor, std::int64_t count) {
+  return {"norm " + tensor.name, DType::kF32, SumSquares{count}};
+}
+
+Op update_op(const ModelTensor& tensor, std::int64_t count) {
+  return {"adamw " + tensor.name, DType::kF32, AdamW{.count = count, .decay = tensor.decays()}};
+}
+
+Op zero_op(std::int64_t elements) {
+  return {"zero gradients", DType::kF32, Fill{.count = elements, .value = 0}};
+}
 
 Schedule schedule_of(const Plan& plan, int pipeline) {
   const Pipeline& of = plan.pipelines.at(pipeline);

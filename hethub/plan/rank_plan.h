@@ -66,6 +66,15 @@ struct RankPlan {
   std::vector<StepOp> update_ops = {};  ///< kUpdate: AdamW per owned piece, then zeroed gradients
 };
 
+/// kSyncNorm's op on `count` elements of a tensor's gradient.
+Op norm_op(const ModelTensor& tensor, std::int64_t count);
+
+/// kUpdate's op on `count` elements of a tensor.
+Op update_op(const ModelTensor& tensor, std::int64_t count);
+
+/// kUpdate's last op: the flat gradients, of so many elements, begin the next step as zeros.
+Op zero_op(std::int64_t elements);
+
 struct RankPlanOptions {
   std::int64_t guard_bytes = 0;  ///< see MemoryOptions
 };

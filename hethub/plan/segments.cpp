@@ -1,5 +1,6 @@
 #include "hethub/plan/segments.h"
 
+#include <algorithm>
 #include <map>
 
 #include "hethub/base/split.h"
@@ -60,6 +61,28 @@ std::vector<Segment> segments_of(const Plan& plan, const ModelConfig& model) {
     segment.owned = split_evenly(segment.elements, std::ssize(segment.ranks));
   }
   return segments;
+}
+
+std::vector<OwnedRange> owned_ranges(const Segment& segment, int holder) {
+  std::int64_t begin = 0;
+  for (int before = 0; before < holder; ++before) {
+    begin += segment.owned[before];
+  }
+  const std::int64_t end = begin + segment.owned[holder];
+  std::vector<OwnedRange> ranges;
+  std::int64_t at = 0;
+  for (std::size_t tensor = 0; tensor < segment.tensors.size(); ++tensor) {
+    const std::int64_t first = std::max(begin, at);
+    const std::int64_t last = std::min(end, at + segment.tensors[tensor].elements());
+    if (first < last) {
+      ranges.push_back({.tensor = static_cast<int>(tensor),
+                        .first = first - at,
+                        .count = last - first,
+                        .at = first});
+    }
+    at += padded_elements(segment.tensors[tensor]);
+  }
+  return ranges;
 }
 
 CollectiveAlgorithm gradient_algorithm(const Segment& segment) {

@@ -30,6 +30,17 @@ std::int64_t padded_elements(const ModelTensor& tensor);
 /// are at most `plan.bucket_bytes` long, unless a single tensor is longer.
 std::vector<Segment> segments_of(const Plan& plan, const ModelConfig& model);
 
+/// A part of one tensor of a segment that one holder owns.
+struct OwnedRange {
+  int tensor = 0;          ///< position in Segment::tensors
+  std::int64_t first = 0;  ///< element of the tensor
+  std::int64_t count = 0;
+  std::int64_t at = 0;  ///< element of the segment
+};
+
+/// What a holder owns of a segment: its range without the padding, tensor by tensor.
+std::vector<OwnedRange> owned_ranges(const Segment& segment, int holder);
+
 /// How the holders of a segment sum its gradients, each range at its owner.
 CollectiveAlgorithm gradient_algorithm(const Segment& segment);
 
