@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "hethub/base/text.h"
 #include "hethub/cost/cost_model.h"
 #include "hethub/model/config.h"
 #include "hethub/plan/plan.h"
