@@ -159,7 +159,7 @@ GRID attention(const __global float* q, ulong q0, const __global float* k, ulong
           x = (key <= span.position[u] && key >= span.low[u]) ? x : (tv)(-INFINITY);
         }
         s[r * TILE_VECTORS + u] = x;
-        top = fmax(top, x);
+        top = MAX(x, top);
       }
       factor[u] = exp_t(most[u] - top);
       most[u] = top;

@@ -12,11 +12,12 @@ typedef JOIN(int, WIDTH) iv;
 #define VLOAD(p) JOIN(vload, WIDTH)(0, p)
 #define VSTORE(v, p) JOIN(vstore, WIDTH)(v, 0, p)
 
-#ifdef FP_FAST_FMAF
-#define FMA(a, b, c) fma(a, b, c)
-#else
-#define FMA(a, b, c) mad(a, b, c)
-#endif
+// Fused where the device has an instruction for it (FP_CONTRACT is on by default). fma() would be a
+// slow call on others, and mad() stays two instructions on some.
+#define FMA(a, b, c) ((a) * (b) + (c))
+
+// The larger, and b where a is no number. fmax() would have to sort NaNs out, which costs a call.
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 // exp(x) to about 1 ulp for every x <= 88; 0 below -87.3. After Cephes' expf: x = n·ln2 + r with
 // |r| <= ln2/2, a polynomial in r, and 2^n put together as bits. Written for vectors: a driver's
@@ -75,14 +76,15 @@ float sum_of(fv v) {
 
 float max_of(fv v) {
 #if WIDTH == 16
-  const float8 a = fmax(v.lo, v.hi);
-  const float4 b = fmax(a.lo, a.hi);
+  const float8 a = MAX(v.lo, v.hi);
+  const float4 b = MAX(a.lo, a.hi);
 #elif WIDTH == 8
-  const float4 b = fmax(v.lo, v.hi);
+  const float4 b = MAX(v.lo, v.hi);
 #else
   const float4 b = v;
 #endif
-  return fmax(fmax(b.x, b.z), fmax(b.y, b.w));
+  const float2 c = MAX(b.lo, b.hi);
+  return MAX(c.x, c.y);
 }
 
 // One value over the group, in a fixed order; every work-item gets it. All must call it.
@@ -108,7 +110,7 @@ float group_max(float x, __local float* scratch) {
   scratch[lane] = x;
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int s = LANES / 2; s > 0; s /= 2) {
-    if (lane < s) scratch[lane] = fmax(scratch[lane], scratch[lane + s]);
+    if (lane < s) scratch[lane] = MAX(scratch[lane], scratch[lane + s]);
     barrier(CLK_LOCAL_MEM_FENCE);
   }
   x = scratch[0];

@@ -25,7 +25,7 @@ ELEMENTWISE fill(__global float* x, ulong x0, long n, float value) {
 }
 
 // exp(-88) is still a normal number; below it the product is 0 to single precision anyway.
-fv sigmoid(fv x) { return 1.0f / (1.0f + exp_v(fmin(-x, (fv)(88.0f)))); }
+fv sigmoid(fv x) { return 1.0f / (1.0f + exp_v(x < -88.0f ? (fv)(88.0f) : -x)); }
 
 ELEMENTWISE silu_mul(const __global float* gate, ulong gate0, const __global float* up, ulong up0,
                      __global float* y, ulong y0, long n) {

@@ -30,7 +30,10 @@ ROWS cross_entropy(const __global float* logits, ulong logits0, const __global i
   const long row = get_group_id(0);
   const __global float* in = logits + logits0 + row * vocab;
   fv most = (fv)(-INFINITY);
-  EACH_VECTOR(c, vocab) { most = fmax(most, read_logits(in + c, vocab - c)); }
+  EACH_VECTOR(c, vocab) {
+    const fv x = read_logits(in + c, vocab - c);
+    most = MAX(x, most);
+  }
   const float top = group_max(max_of(most), scratch);
   fv sum = (fv)(0.0f);
   fv lost = (fv)(0.0f);
