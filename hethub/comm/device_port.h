@@ -1,0 +1,129 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "hethub/accel/backend.h"
+#include "hethub/comm/messenger.h"
+#include "hethub/comm/route.h"
+
+namespace hethub {
+
+class DevicePort;
+
+/// A message from or to device memory. Destroying it before it has ended cancels it.
+/// Threads: that of the port's queue.
+class Request {
+ public:
+  Request() = default;
+  Request(Request&& other) noexcept;
+  Request& operator=(Request&& other) noexcept;
+  ~Request();
+
+  /// Whether it has ended; never blocks. Once a receive has, work queued later on the port's queue
+  /// sees what arrived.
+  bool test();
+
+  /// Waits until it has ended. Throws as Messenger::wait does.
+  void wait(Deadline deadline);
+
+  /// Ends it. What a cancelled receive leaves in its memory is undefined.
+  void cancel() noexcept;
+
+ private:
+  friend class DevicePort;
+  Request(DevicePort* port, int index) : port_(port), index_(index) {}
+
+  DevicePort* port_ = nullptr;
+  int index_ = -1;
+};
+
+/// What ties a rank's device to its messages. All pointers outlive the port.
+struct DevicePortOptions {
+  Messenger* messenger = nullptr;
+  Backend* backend = nullptr;
+  Queue* queue = nullptr;          ///< the queue whose work makes and uses what is sent
+  int requests = 64;               ///< most messages under way at once
+  std::int64_t staging_bytes = 0;  ///< the largest message, where the route stages messages
+  int staging_slots = 8;           ///< most staged messages under way at once
+  bool force_host_staged = false;  ///< take the slow route even where the CPU addresses memory
+  double device_timeout_s = 300;   ///< most that queued work may take before its message leaves
+};
+
+/// Point-to-point messages from and to the memory of one rank's device.
+///
+/// A send leaves when the work queued before it is done, a receive writes its memory only then:
+/// the caller queues work, sends and receives in one order, and need not wait in between.
+/// Threads: one, that of the queue. Nothing is allocated after construction.
+class DevicePort {
+ public:
+  explicit DevicePort(const DevicePortOptions& options);
+  ~DevicePort();
+  DevicePort(const DevicePort&) = delete;
+  DevicePort& operator=(const DevicePort&) = delete;
+
+  /// `peer` is a rank of the world. Throws kOutOfMemory above the numbers of the options.
+  Request send(int peer, Tag tag, View from, Operation operation);
+  Request recv(int peer, Tag tag, View to, Operation operation);
+
+  Messenger& messenger() { return *options_.messenger; }
+  Backend& backend() { return *options_.backend; }
+  Queue& queue() { return *options_.queue; }
+  Route& route() { return *route_; }
+
+ private:
+  friend class Request;
+  enum class Stage : std::uint8_t { kFree, kDeviceWorks, kPosted, kFailed };
+  struct Entry {
+    Stage stage = Stage::kFree;
+    bool sends = false;
+    bool abandoned = false;  // cancelled while the device still works
+    int peer = -1;
+    Tag tag = {};
+    View view = {};
+    std::span<std::byte> host = {};
+    int slot = -1;  // of staging
+    std::unique_ptr<Event> ready = {};
+    Handle handle = {};
+    Operation operation = {};
+  };
+  struct StagingSlot {
+    bool used = false;
+    bool uploading = false;
+    std::unique_ptr<Event> uploaded = {};
+  };
+
+  Entry& entry(int index) { return entries_[static_cast<std::size_t>(index)]; }
+  Request start(Entry wanted);
+  int take_entry();
+  int take_slot(std::int64_t bytes);
+  void post(Entry& entry);
+  void finish(int index);
+  bool test(int index);
+  void wait(int index, Deadline deadline);
+  void cancel(int index) noexcept;
+  void run_departures();
+
+  DevicePortOptions options_;
+  std::unique_ptr<Route> route_;
+  StagingMemory staging_;
+  std::vector<StagingSlot> slots_;
+  std::vector<Entry> entries_;
+  // Entries whose device work is not done, in the order of their calls.
+  std::vector<int> departures_;
+  std::size_t departures_begin_ = 0;
+  std::size_t departures_count_ = 0;
+  bool closing_ = false;
+  std::exception_ptr device_failure_ = {};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::thread thread_;
+};
+
+}  // namespace hethub

@@ -1,0 +1,384 @@
+#include "hethub/comm/messenger.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+namespace hethub {
+namespace {
+
+constexpr auto kGoodbyeTime = std::chrono::seconds(2);
+// Polls before a wait sleeps; all but the first few give the core away between two.
+constexpr int kPolls = 64;
+constexpr int kEagerPolls = 16;
+
+std::string text_of(Operation operation) {
+  if (operation.number < 0) return std::string(operation.name);
+  return text(operation.name, " #", operation.number);
+}
+
+// An error as it travels: code, then the four parts, each ended by a zero.
+std::string encode(const Error& error) {
+  const ErrorParts& parts = error.parts();
+  std::string all(1, static_cast<char>(error.code()));
+  for (const std::string* part : {&parts.what, &parts.found, &parts.expected, &parts.fix}) {
+    all += part->substr(0, Connection::kMostAbortText / 5) + '\0';
+  }
+  return all;
+}
+
+Error decode(const std::string& all) {
+  std::array<std::string, 4> parts = {};
+  std::size_t part = 0;
+  for (std::size_t at = 1; at < all.size() && part < parts.size(); ++at) {
+    if (all[at] == '\0') {
+      ++part;
+    } else {
+      parts[part] += all[at];
+    }
+  }
+  const auto known = static_cast<unsigned>(ErrorCode::kInternal);
+  const unsigned code = all.empty() ? known : static_cast<unsigned char>(all[0]);
+  return {code <= known ? static_cast<ErrorCode>(code) : ErrorCode::kInternal,
+          {.what = parts[0], .found = parts[1], .expected = parts[2], .fix = parts[3]}};
+}
+
+}  // namespace
+
+Messenger::Messenger(MessengerOptions options, std::vector<std::unique_ptr<Wire>> wires)
+    : options_(std::move(options)),
+      table_(options_.messages),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  const auto watch = [this](int descriptor, int peer) {
+    epoll_event event = {};
+    event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+    event.data.fd = peer;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
+      throw Error(ErrorCode::kInternal, {.what = "watching the connection to a peer",
+                                         .found = std::strerror(errno),
+                                         .expected = "epoll to take it",
+                                         .fix = "raise the limit of open files (ulimit -n)"});
+    }
+  };
+  watch(wake_.get(), -1);
+  connections_.resize(wires.size());
+  for (std::size_t peer = 0; peer < wires.size(); ++peer) {
+    if (wires[peer] == nullptr) continue;
+    const int descriptor = wires[peer]->descriptor();
+    connections_[peer] = std::make_unique<Connection>(std::move(wires[peer]), table_);
+    watch(descriptor, static_cast<int>(peer));
+  }
+  progress_ = std::thread([this] { run_progress(); });
+}
+
+Messenger::~Messenger() {
+  say_goodbye();
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  const std::uint64_t one = 1;
+  if (::write(wake_.get(), &one, sizeof one) < 0) {
+    // Its counter is full, so the thread wakes anyway.
+  }
+  progress_.join();
+}
+
+std::string Messenger::name_of(int rank) const {
+  return text("rank ", rank, " (host ", options_.hosts.at(static_cast<std::size_t>(rank)), ")");
+}
+
+std::string_view Messenger::transport_to(int peer) const {
+  const auto& connection = connections_.at(static_cast<std::size_t>(peer));
+  return connection == nullptr ? "self" : connection->wire().name();
+}
+
+Handle Messenger::post_send(int peer, Tag tag, std::span<const std::byte> from) {
+  // The memory of a send is only read.
+  return post(peer, tag, const_cast<std::byte*>(from.data()), std::ssize(from), true);
+}
+
+Handle Messenger::post_recv(int peer, Tag tag, std::span<std::byte> to) {
+  return post(peer, tag, to.data(), std::ssize(to), false);
+}
+
+Handle Messenger::post(int peer, Tag tag, std::byte* data, std::int64_t bytes, bool sends) {
+  require(peer >= 0 && peer < world_size() && peer != rank(),
+          {.what = text("message from rank ", rank(), ": the other rank"),
+           .found = text(peer),
+           .expected = text("another of 0 to ", world_size() - 1),
+           .fix = "pass the rank of another member of the world"});
+  const std::lock_guard lock(mutex_);
+  if (failure_) throw Error(*failure_);
+  if (table_.full()) {
+    throw Error(ErrorCode::kOutOfMemory, {.what = "messages under way at once",
+                                          .found = text(options_.messages, " and one more"),
+                                          .expected = text("at most ", options_.messages),
+                                          .fix = "wait for messages, or raise `messages`"});
+  }
+  const int index = table_.take();
+  Message& message = table_.all()[static_cast<std::size_t>(index)];
+  message.peer = peer;
+  message.sends = sends;
+  message.tag = tag;
+  message.data = data;
+  message.bytes = bytes;
+  message.done = 0;
+  message.partner = 0;
+  Connection& connection = *connections_[static_cast<std::size_t>(peer)];
+  const std::uint64_t before = connection.completed();
+  sends ? connection.start_send(index) : connection.start_recv(index);
+  after_pump(peer, before, connection.left());
+  return table_.handle_of(index);
+}
+
+bool Messenger::ended(Handle handle) {
+  const Message* message = table_.find(handle);
+  if (message == nullptr) return true;
+  if (message->state != MessageState::kDone) return false;
+  table_.release(static_cast<int>(handle.index));
+  return true;
+}
+
+bool Messenger::test(Handle handle, Operation operation) {
+  const std::lock_guard lock(mutex_);
+  if (ended(handle)) return true;
+  pump(table_.find(handle)->peer);
+  if (ended(handle)) return true;
+  check(handle, operation);
+  return false;
+}
+
+void Messenger::wait(Handle handle, Deadline deadline, Operation operation) {
+  std::unique_lock lock(mutex_);
+  if (poll(handle, lock)) return;
+  while (!ended(handle)) {
+    check(handle, operation);
+    if (std::chrono::steady_clock::now() >= deadline) {
+      set_failure(timeout_of(handle, operation));
+      table_.release(static_cast<int>(handle.index));
+      throw Error(*failure_);
+    }
+    ended_.wait_until(lock, deadline);
+  }
+}
+
+// Looks for the end of a message without sleeping, for a short while.
+bool Messenger::poll(Handle handle, std::unique_lock<std::mutex>& lock) {
+  if (ended(handle)) return true;
+  attend(true);
+  bool done = false;
+  for (int round = 0; round < kPolls && !done && !failure_; ++round) {
+    const Message* message = table_.find(handle);
+    if (message != nullptr) pump(message->peer);
+    done = ended(handle);
+    if (done || round < kEagerPolls) continue;
+    lock.unlock();
+    ::sched_yield();
+    lock.lock();
+  }
+  attend(false);
+  return done || ended(handle);
+}
+
+void Messenger::cancel(Handle handle) noexcept {
+  const std::lock_guard lock(mutex_);
+  const Message* message = table_.find(handle);
+  if (message == nullptr) return;
+  if (message->state != MessageState::kDone && message->state != MessageState::kFailed) {
+    connections_[static_cast<std::size_t>(message->peer)]->cancel(static_cast<int>(handle.index));
+  }
+  table_.release(static_cast<int>(handle.index));
+}
+
+void Messenger::abort(const Error& error) noexcept {
+  const std::lock_guard lock(mutex_);
+  set_failure(error);
+}
+
+std::optional<Error> Messenger::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+// ---- failure ------------------------------------------------------------------------------------
+
+// Precondition: the message has not ended.
+void Messenger::check(Handle handle, Operation operation) {
+  const Message& message = *table_.find(handle);
+  const Connection& connection = *connections_[static_cast<std::size_t>(message.peer)];
+  if (!failure_ && connection.left()) {
+    set_failure(Error(ErrorCode::kUnavailable,
+                      {.what = text(text_of(operation), ": ", name_of(message.peer)),
+                       .found = "it has left the job",
+                       .expected = text("a message ", message.sends ? "to" : "from", " it"),
+                       .fix = text("see why rank ", message.peer, " ended before the others")}));
+  }
+  if (failure_) throw_failure(handle, operation);
+}
+
+void Messenger::throw_failure(Handle handle, Operation operation) {
+  const Message& message = *table_.find(handle);
+  ErrorParts parts = failure_->parts();
+  parts.what = text("rank ", rank(), ": ", text_of(operation), " with rank ", message.peer, " (",
+                    message.done, " of ", message.bytes, " bytes done): ", parts.what);
+  table_.release(static_cast<int>(handle.index));
+  throw Error(failure_->code(), parts);
+}
+
+Error Messenger::timeout_of(Handle handle, Operation operation) {
+  const Message& message = *table_.find(handle);
+  return {ErrorCode::kTimeout,
+          {.what = text("rank ", rank(), ": ", text_of(operation), ": message ",
+                        message.sends ? "to " : "from ", name_of(message.peer)),
+           .found = text(message.done, " of ", message.bytes, " bytes at the deadline"),
+           .expected = "all of them",
+           .fix = text("see whether rank ", message.peer, " still runs, or raise the timeout")}};
+}
+
+std::string Messenger::mismatch_text(int peer) const {
+  const Connection& connection = *connections_[static_cast<std::size_t>(peer)];
+  const auto spell = [this](Tag tag, std::int64_t bytes) {
+    const std::string check = options_.describe ? options_.describe(tag.check) : std::string();
+    return text(check, check.empty() ? "" : ", ", bytes, " bytes");
+  };
+  return text(spell(connection.expected(), connection.expected_bytes()), " (rank ", rank(), ") vs ",
+              spell(connection.found(), connection.found_bytes()), " (rank ", peer, ")");
+}
+
+Error Messenger::error_of(int peer) const {
+  const Connection& connection = *connections_[static_cast<std::size_t>(peer)];
+  const std::string log = text("see the output of rank ", peer, "; all ranks were told to stop");
+  switch (connection.problem()) {
+    case ConnectionProblem::kNone:
+    case ConnectionProblem::kLost:
+      break;
+    case ConnectionProblem::kTold:
+      return decode(connection.detail());
+    case ConnectionProblem::kMalformed:
+      return {ErrorCode::kCorruptData,
+              {.what = name_of(peer),
+               .found = connection.detail(),
+               .expected = "well-formed messages",
+               .fix = "run the same hethub on all nodes"}};
+    case ConnectionProblem::kGivenUp:
+      return {ErrorCode::kUnavailable,
+              {.what = text("a message from ", name_of(peer)),
+               .found = connection.detail(),
+               .expected = "the whole message",
+               .fix = log}};
+    case ConnectionProblem::kMismatch:
+      return {ErrorCode::kInvalidArgument,
+              {.what = "mismatch between ranks",
+               .found = mismatch_text(peer),
+               .expected = "the same operation, element count and type on both",
+               .fix = "give all ranks the same plan and version"}};
+  }
+  return {ErrorCode::kUnavailable,
+          {.what = name_of(peer),
+           .found = text("it is gone: ", connection.detail()),
+           .expected = "it to run until the job ends",
+           .fix = log}};
+}
+
+void Messenger::set_failure(const Error& error) {
+  if (failure_) return;
+  failure_ = error;
+  const std::string told = encode(error);
+  for (const auto& connection : connections_) {
+    if (connection != nullptr) connection->abort(told);
+  }
+  for (std::size_t index = 0; index < table_.all().size(); ++index) {
+    Message& message = table_.all()[index];
+    if (message.state == MessageState::kFree || message.state == MessageState::kDone) continue;
+    connections_[static_cast<std::size_t>(message.peer)]->cancel(static_cast<int>(index));
+    message.state = MessageState::kFailed;
+  }
+  ended_.notify_all();
+}
+
+// ---- progress -----------------------------------------------------------------------------------
+
+void Messenger::pump(int peer) {
+  Connection* connection = connections_[static_cast<std::size_t>(peer)].get();
+  if (connection == nullptr) return;
+  const std::uint64_t before = connection->completed();
+  const bool left = connection->left();
+  connection->pump();
+  after_pump(peer, before, left);
+}
+
+// Tells those who wait of what the connection has found.
+void Messenger::after_pump(int peer, std::uint64_t completed_before, bool left_before) {
+  const Connection& connection = *connections_[static_cast<std::size_t>(peer)];
+  if (connection.problem() != ConnectionProblem::kNone && !failure_) set_failure(error_of(peer));
+  if (connection.completed() != completed_before || connection.left() != left_before) {
+    ended_.notify_all();
+  }
+}
+
+void Messenger::pump_all() {
+  for (int peer = 0; peer < world_size(); ++peer) {
+    pump(peer);
+  }
+}
+
+void Messenger::attend(bool attended) {
+  attending_ += attended ? 1 : -1;
+  if (attending_ != (attended ? 1 : 0)) return;
+  for (const auto& connection : connections_) {
+    if (connection != nullptr) connection->wire().attend(attended);
+  }
+  // What came while nobody was to be woken.
+  if (!attended) pump_all();
+}
+
+void Messenger::run_progress() {
+  std::array<epoll_event, 64> events = {};
+  std::array<int, 64> peers = {};
+  while (true) {
+    const int count =
+        ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+    for (int event = 0; event < count; ++event) {
+      peers[static_cast<std::size_t>(event)] = events[static_cast<std::size_t>(event)].data.fd;
+    }
+    const std::lock_guard lock(mutex_);
+    if (closing_) return;
+    handle_events(std::span(peers).first(static_cast<std::size_t>(std::max(count, 0))));
+  }
+}
+
+void Messenger::handle_events(std::span<const int> peers) {
+  for (const int peer : peers) {
+    if (peer < 0) continue;
+    connections_[static_cast<std::size_t>(peer)]->wire().awoken();
+    pump(peer);
+  }
+}
+
+bool Messenger::all_said_goodbye() const {
+  for (const auto& connection : connections_) {
+    if (connection != nullptr && !connection->goodbye_seen() && !connection->dead()) return false;
+  }
+  return true;
+}
+
+// Closing at once could make the kernel throw away what the peer has not read.
+void Messenger::say_goodbye() {
+  std::unique_lock lock(mutex_);
+  for (const auto& connection : connections_) {
+    if (connection != nullptr) connection->say_goodbye();
+  }
+  const Deadline deadline = std::chrono::steady_clock::now() + kGoodbyeTime;
+  while (!all_said_goodbye() && std::chrono::steady_clock::now() < deadline) {
+    ended_.wait_for(lock, std::chrono::milliseconds(5));
+  }
+}
+
+}  // namespace hethub

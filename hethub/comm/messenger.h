@@ -1,0 +1,121 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "hethub/base/deadline.h"
+#include "hethub/base/error.h"
+#include "hethub/comm/connection.h"
+#include "hethub/comm/descriptor.h"
+#include "hethub/comm/message.h"
+#include "hethub/comm/wire.h"
+
+namespace hethub {
+
+/// What a wait is part of, for messages: "all_reduce #7".
+struct Operation {
+  std::string_view name = {};
+  std::int64_t number = -1;  ///< -1: it has none
+};
+
+struct MessengerOptions {
+  int rank = 0;
+  std::vector<std::string> hosts = {};  ///< of each rank, for messages; its size is the world size
+  int messages = 1024;                  ///< most that may be under way at once
+  /// Spells a Tag's check for people, where two ranks called different operations.
+  std::function<std::string(std::uint64_t check)> describe = {};
+};
+
+/// Messages between the ranks of the world. Here, above all transports, stand waiting, deadlines,
+/// cancelling and the detection of failure:
+/// - a send never waits for the far end: a progress thread moves bytes while the caller computes;
+/// - a wait ends with its message, at its deadline, or with the first failure anywhere in the job;
+/// - the first failure (a peer that is gone, a deadline, a mismatch, `abort`) is told to all ranks,
+///   and every later call throws it, so that all stop with the same cause.
+/// Nothing is allocated once it is made, except to report a failure.
+///
+/// Threads: any.
+class Messenger {
+ public:
+  /// `wires[rank]` leads to that rank; null for this rank itself.
+  Messenger(MessengerOptions options, std::vector<std::unique_ptr<Wire>> wires);
+
+  /// Says goodbye and gives the peers two seconds to read what was sent.
+  ~Messenger();
+  Messenger(const Messenger&) = delete;
+  Messenger& operator=(const Messenger&) = delete;
+
+  int rank() const { return options_.rank; }
+  int world_size() const { return static_cast<int>(options_.hosts.size()); }
+
+  /// "rank 2 (host b)".
+  std::string name_of(int rank) const;
+
+  /// How the bytes to a peer travel: "shm" or "tcp".
+  std::string_view transport_to(int peer) const;
+
+  /// Both return at once. The memory must stay alive, and a sent one unchanged, until the message
+  /// has ended. Throws the failure if the job has failed; kOutOfMemory above options.messages.
+  Handle post_send(int peer, Tag tag, std::span<const std::byte> from);
+  Handle post_recv(int peer, Tag tag, std::span<std::byte> to);
+
+  /// Whether the message has ended. Never blocks; throws the failure if the job has failed.
+  bool test(Handle handle, Operation operation);
+
+  /// Waits until the message has ended. Throws the failure; kTimeout at the deadline, which is then
+  /// the job's failure. After a failure no message's memory is touched any more.
+  void wait(Handle handle, Deadline deadline, Operation operation);
+
+  /// Forgets a message that has not ended. Its memory is not touched afterwards.
+  void cancel(Handle handle) noexcept;
+
+  /// Makes `error` the job's failure, if it is the first, and tells all ranks.
+  void abort(const Error& error) noexcept;
+
+  /// The job's failure, if there is one.
+  std::optional<Error> failure() const;
+
+ private:
+  Handle post(int peer, Tag tag, std::byte* data, std::int64_t bytes, bool sends);
+  bool poll(Handle handle, std::unique_lock<std::mutex>& lock);
+  void check(Handle handle, Operation operation);
+  [[noreturn]] void throw_failure(Handle handle, Operation operation);
+  Error timeout_of(Handle handle, Operation operation);
+  Error error_of(int peer) const;
+  std::string mismatch_text(int peer) const;
+  void set_failure(const Error& error);
+  void pump(int peer);
+  void after_pump(int peer, std::uint64_t completed_before, bool left_before);
+  void pump_all();
+  void attend(bool attended);
+  bool ended(Handle handle);
+  void run_progress();
+  void handle_events(std::span<const int> peers);
+  void say_goodbye();
+  bool all_said_goodbye() const;
+
+  MessengerOptions options_;
+  MessageTable table_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::optional<Error> failure_ = {};
+  int attending_ = 0;
+  bool closing_ = false;
+  Descriptor epoll_;
+  Descriptor wake_;
+  mutable std::mutex mutex_;
+  std::condition_variable ended_;
+  std::thread progress_;
+};
+
+}  // namespace hethub

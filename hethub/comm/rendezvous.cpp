@@ -1,0 +1,374 @@
+#include "hethub/comm/rendezvous.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include "hethub/base/error.h"
+#include "hethub/base/files.h"
+#include "hethub/comm/handshake.h"
+#include "hethub/comm/shm/shm_wire.h"
+#include "hethub/comm/tags.h"
+#include "hethub/comm/tcp/socket.h"
+#include "hethub/comm/tcp/tcp_wire.h"
+
+namespace hethub {
+namespace {
+
+// ---- the environment ----------------------------------------------------------------------------
+
+constexpr std::array<const char*, 4> kVariables = {"RANK", "WORLD_SIZE", "MASTER_ADDR",
+                                                   "MASTER_PORT"};
+
+int number_of(const Environment& environment, const std::string& name, int least, int most) {
+  const std::string value = environment(name).value_or("");
+  int number = 0;
+  const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (failed != std::errc() || end != value.data() + value.size() || number < least ||
+      number > most) {
+    throw Error(ErrorCode::kInvalidConfig, {.what = text("environment variable ", name),
+                                            .found = text("'", value, "'"),
+                                            .expected = text("a number from ", least, " to ", most),
+                                            .fix = "let torchrun or `hethub launch` set it"});
+  }
+  return number;
+}
+
+std::string secret_of(const Environment& environment) {
+  const auto secret = environment("HETHUB_SECRET");
+  const auto file = environment("HETHUB_SECRET_FILE");
+  if (secret && !secret->empty()) return *secret;
+  std::string read = file ? read_file(*file) : "";
+  while (!read.empty() && (read.back() == '\n' || read.back() == '\r')) {
+    read.pop_back();
+  }
+  if (read.empty()) {
+    throw Error(ErrorCode::kInvalidConfig,
+                {.what = "environment variables HETHUB_SECRET and HETHUB_SECRET_FILE",
+                 .found = "no secret",
+                 .expected = "one of them, alike on all ranks",
+                 .fix = "put 32 random bytes (openssl rand -hex 32) in a file that only you may "
+                        "read, and name it in HETHUB_SECRET_FILE"});
+  }
+  return read;
+}
+
+// ---- meeting ------------------------------------------------------------------------------------
+
+std::string first_line_of(const char* file) {
+  std::string line;
+  std::getline(std::ifstream(file), line);
+  return line;
+}
+
+// Ranks can share memory if one kernel runs them and each can find the other's process.
+std::string memory_space() {
+  std::error_code failed;
+  return text(first_line_of("/proc/sys/kernel/random/boot_id"), ' ',
+              std::filesystem::read_symlink("/proc/self/ns/pid", failed).string(), ' ', ::getuid());
+}
+
+struct Meeting {
+  const RendezvousOptions& options;
+  Credentials credentials = {};
+  Introduction mine = {};
+  Deadline deadline = {};
+  std::vector<Introduction> table = {};  // of all ranks
+  std::vector<Descriptor> sockets = {};  // to all ranks
+};
+
+// What rank 0 tells the others when it has met all, or has given up.
+struct Outcome {
+  std::int32_t code = -1;  // of the Error, or -1
+  std::array<char, 400> what = {};
+  std::array<char, 400> found = {};
+  std::array<char, 200> expected = {};
+  std::array<char, 200> fix = {};
+};
+
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+std::string name_of_rank(const Meeting& meeting, int rank) {
+  const auto& at = meeting.table[static_cast<std::size_t>(rank)];
+  return text("rank ", rank, " (host ", text_in(at.host), ")");
+}
+
+void meet_as_master(Meeting& meeting) {
+  const RendezvousOptions& options = meeting.options;
+  const Descriptor listener = listen_at(options.master_address, options.master_port);
+  std::map<int, MetPeer> met;
+  try {
+    answer_peers(listener.get(), meeting.credentials, meeting.mine, 1, meeting.deadline, met);
+  } catch (const Error& error) {
+    Outcome outcome{.code = static_cast<std::int32_t>(error.code())};
+    set_field(outcome.what, error.parts().what);
+    set_field(outcome.found, error.parts().found);
+    set_field(outcome.expected, error.parts().expected);
+    set_field(outcome.fix, error.parts().fix);
+    for (const auto& [rank, peer] : met) {
+      try {
+        send_all(peer.socket.get(), bytes_of(outcome), after_seconds(1), "a rank that has come");
+      } catch (const Error&) {
+        // It has gone meanwhile; the first error is what matters.
+        continue;
+      }
+    }
+    throw;
+  }
+  meeting.table[0] = meeting.mine;
+  for (auto& [rank, peer] : met) {
+    meeting.table[static_cast<std::size_t>(rank)] = peer.introduction;
+    meeting.sockets[static_cast<std::size_t>(rank)] = std::move(peer.socket);
+  }
+  for (int rank = 1; rank < options.world_size; ++rank) {
+    const int socket = meeting.sockets[static_cast<std::size_t>(rank)].get();
+    send_all(socket, bytes_of(Outcome{}), meeting.deadline, name_of_rank(meeting, rank));
+    send_all(socket, std::as_bytes(std::span(meeting.table)), meeting.deadline,
+             name_of_rank(meeting, rank));
+  }
+}
+
+void receive_table(Meeting& meeting, int socket) {
+  const std::string whom = text("rank 0 at ", meeting.options.master_address);
+  Outcome outcome;
+  // Rank 0 gives up at the same deadline, and then has something to say.
+  const Deadline deadline = meeting.deadline + std::chrono::seconds(2);
+  recv_all(socket, std::as_writable_bytes(std::span(&outcome, 1)), deadline,
+           text("the list of ranks from ", whom));
+  if (outcome.code >= 0) {
+    const bool known = outcome.code <= static_cast<std::int32_t>(ErrorCode::kInternal);
+    throw Error(known ? static_cast<ErrorCode>(outcome.code) : ErrorCode::kInternal,
+                {.what = text("told by ", whom, ": ", text_in(outcome.what)),
+                 .found = text_in(outcome.found),
+                 .expected = text_in(outcome.expected),
+                 .fix = text_in(outcome.fix)});
+  }
+  recv_all(socket, std::as_writable_bytes(std::span(meeting.table)), deadline, whom);
+}
+
+void meet_as_member(Meeting& meeting) {
+  const RendezvousOptions& options = meeting.options;
+  Descriptor master = connect_to(options.master_address, options.master_port, meeting.deadline);
+  // The interface that leads to the master is the one the others reach.
+  const std::string address = local_address(master.get()).host;
+  const Descriptor listener = listen_at(address, 0);
+  meeting.mine.port = local_address(listener.get()).port;
+  set_field(meeting.mine.address, address);
+  introduce(master.get(), meeting.credentials, meeting.mine,
+            text("rank 0 at ", options.master_address, " port ", options.master_port),
+            meeting.deadline);
+  receive_table(meeting, master.get());
+  meeting.sockets[0] = std::move(master);
+  // Lower ranks are dialled, higher ones answered: the kernel keeps the calls of the latter.
+  for (int rank = 1; rank < options.rank; ++rank) {
+    const Introduction& peer = meeting.table[static_cast<std::size_t>(rank)];
+    Descriptor socket = connect_to(text_in(peer.address), peer.port, meeting.deadline);
+    introduce(socket.get(), meeting.credentials, meeting.mine, name_of_rank(meeting, rank),
+              meeting.deadline);
+    meeting.sockets[static_cast<std::size_t>(rank)] = std::move(socket);
+  }
+  std::map<int, MetPeer> met;
+  answer_peers(listener.get(), meeting.credentials, meeting.mine, options.rank + 1,
+               meeting.deadline, met);
+  for (auto& [rank, peer] : met) {
+    meeting.sockets[static_cast<std::size_t>(rank)] = std::move(peer.socket);
+  }
+}
+
+// ---- shared memory ------------------------------------------------------------------------------
+
+// What the lower rank of a pair offers to the higher.
+struct RingsOffer {
+  std::int64_t ring_bytes = 0;
+  std::uint64_t nonce = 0;
+  std::int32_t descriptor = -1;  // -1: none could be made
+  std::int32_t reserved = 0;
+};
+
+bool may_share(const Meeting& meeting, int rank) {
+  const Introduction& peer = meeting.table[static_cast<std::size_t>(rank)];
+  return meeting.mine.takes_shared_memory != 0 && peer.takes_shared_memory != 0 &&
+         text_in(peer.memory_space) == text_in(meeting.mine.memory_space);
+}
+
+std::optional<SharedRings> make_rings(std::int64_t bytes) {
+  try {
+    return SharedRings::create(bytes);
+  } catch (const Error&) {
+    return std::nullopt;  // the pair then takes tcp
+  }
+}
+
+std::optional<SharedRings> open_rings(const RingsOffer& offer, int pid) {
+  constexpr std::int64_t kMostRingBytes = std::int64_t{1} << 32;
+  if (offer.descriptor < 0 || offer.ring_bytes < 4096 || offer.ring_bytes > kMostRingBytes) {
+    return std::nullopt;
+  }
+  try {
+    return SharedRings::open(pid, offer.descriptor, offer.ring_bytes, offer.nonce);
+  } catch (const Error&) {
+    return std::nullopt;  // the pair then takes tcp
+  }
+}
+
+// All offers are sent before any is awaited, so that no two ranks wait for each other.
+std::vector<std::optional<SharedRings>> share_memory(const Meeting& meeting) {
+  const int mine = meeting.options.rank;
+  const int world_size = meeting.options.world_size;
+  std::vector<std::optional<SharedRings>> rings(static_cast<std::size_t>(world_size));
+  const auto socket = [&](int rank) {
+    return meeting.sockets[static_cast<std::size_t>(rank)].get();
+  };
+  for (int rank = mine + 1; rank < world_size; ++rank) {
+    if (!may_share(meeting, rank)) continue;
+    auto& made = rings[static_cast<std::size_t>(rank)];
+    made = make_rings(meeting.options.ring_bytes);
+    RingsOffer offer;
+    if (made) {
+      offer = {.ring_bytes = made->ring_bytes(),
+               .nonce = made->nonce(),
+               .descriptor = made->descriptor()};
+    }
+    send_all(socket(rank), bytes_of(offer), meeting.deadline, name_of_rank(meeting, rank));
+  }
+  for (int rank = 0; rank < mine; ++rank) {
+    if (!may_share(meeting, rank)) continue;
+    RingsOffer offer;
+    recv_all(socket(rank), std::as_writable_bytes(std::span(&offer, 1)), meeting.deadline,
+             name_of_rank(meeting, rank));
+    auto& opened = rings[static_cast<std::size_t>(rank)];
+    opened = open_rings(offer, meeting.table[static_cast<std::size_t>(rank)].pid);
+    const std::byte taken{static_cast<unsigned char>(opened ? 1 : 0)};
+    send_all(socket(rank), bytes_of(taken), meeting.deadline, name_of_rank(meeting, rank));
+  }
+  for (int rank = mine + 1; rank < world_size; ++rank) {
+    if (!may_share(meeting, rank)) continue;
+    std::byte taken{0};
+    recv_all(socket(rank), std::span(&taken, 1), meeting.deadline, name_of_rank(meeting, rank));
+    if (taken == std::byte{0}) rings[static_cast<std::size_t>(rank)].reset();
+  }
+  return rings;
+}
+
+std::vector<std::unique_ptr<Wire>> make_wires(Meeting& meeting) {
+  std::vector<std::optional<SharedRings>> rings = share_memory(meeting);
+  std::vector<std::unique_ptr<Wire>> wires(rings.size());
+  for (int rank = 0; rank < meeting.options.world_size; ++rank) {
+    if (rank == meeting.options.rank) continue;
+    const auto at = static_cast<std::size_t>(rank);
+    Descriptor socket = std::move(meeting.sockets[at]);
+    tune_socket(socket.get(), meeting.options.peer_timeout_s);
+    wires[at] = rings[at] ? make_shm_wire(std::move(*rings[at]), std::move(socket),
+                                          meeting.options.rank < rank)
+                          : make_tcp_wire(std::move(socket));
+  }
+  return wires;
+}
+
+Introduction introduction_of(const RendezvousOptions& options) {
+  std::array<char, 256> host = {};
+  ::gethostname(host.data(), host.size() - 1);
+  Introduction mine{.rank = options.rank,
+                    .world_size = options.world_size,
+                    .pid = ::getpid(),
+                    .takes_shared_memory = options.force_tcp ? 0 : 1};
+  set_field(mine.plan_hash, options.plan_hash);
+  set_field(mine.address, options.master_address);
+  set_field(mine.host, host.data());
+  set_field(mine.memory_space, memory_space());
+  return mine;
+}
+
+void check_options(const RendezvousOptions& options) {
+  require(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
+          {.what = "rendezvous: rank",
+           .found = text(options.rank, " of ", options.world_size),
+           .expected = "0 to the number of ranks less 1",
+           .fix = "pass each rank its number"});
+  require(options.world_size == 1 || !options.secret.empty(),
+          {.what = "rendezvous: secret",
+           .found = "none",
+           .expected = "one that all ranks share",
+           .fix = "set HETHUB_SECRET or HETHUB_SECRET_FILE"});
+}
+
+}  // namespace
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    if (value == nullptr) return std::nullopt;
+    return value;
+  };
+}
+
+RendezvousOptions rendezvous_from_environment(const Environment& environment) {
+  std::string set;
+  std::string missing;
+  for (const char* name : kVariables) {
+    std::string& list = environment(name) ? set : missing;
+    list += text(list.empty() ? "" : ", ", name);
+  }
+  RendezvousOptions options;
+  if (set.empty()) return options;
+  if (!missing.empty()) {
+    throw Error(ErrorCode::kInvalidConfig,
+                {.what = "environment variables of the launcher",
+                 .found = text(set, " without ", missing),
+                 .expected = "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, all or none",
+                 .fix = "let torchrun or `hethub launch` set them"});
+  }
+  options.world_size = number_of(environment, "WORLD_SIZE", 1, 1'000'000);
+  options.rank = number_of(environment, "RANK", 0, 1'000'000);
+  if (options.rank >= options.world_size) {
+    throw Error(ErrorCode::kInvalidConfig,
+                {.what = "environment variables RANK and WORLD_SIZE",
+                 .found = text("RANK=", options.rank, " WORLD_SIZE=", options.world_size),
+                 .expected = "RANK below WORLD_SIZE",
+                 .fix = "let torchrun or `hethub launch` set them"});
+  }
+  options.local_rank = options.rank;
+  if (environment("LOCAL_RANK")) {
+    options.local_rank = number_of(environment, "LOCAL_RANK", 0, 1'000'000);
+  }
+  options.master_address = *environment("MASTER_ADDR");
+  options.master_port = number_of(environment, "MASTER_PORT", 1, 65535);
+  if (options.world_size > 1) options.secret = secret_of(environment);
+  return options;
+}
+
+std::unique_ptr<Messenger> join_world(const RendezvousOptions& options) {
+  check_options(options);
+  Meeting meeting{.options = options,
+                  .credentials = {.secret = options.secret},
+                  .mine = introduction_of(options),
+                  .deadline = after_seconds(options.timeout_s)};
+  meeting.table.resize(static_cast<std::size_t>(options.world_size));
+  meeting.sockets.resize(meeting.table.size());
+  if (options.world_size == 1) {
+    meeting.table[0] = meeting.mine;
+  } else if (options.rank == 0) {
+    meet_as_master(meeting);
+  } else {
+    meet_as_member(meeting);
+  }
+  MessengerOptions messages{
+      .rank = options.rank, .messages = options.messages, .describe = describe_check};
+  for (const Introduction& rank : meeting.table) {
+    messages.hosts.push_back(text_in(rank.host));
+  }
+  return std::make_unique<Messenger>(std::move(messages), make_wires(meeting));
+}
+
+}  // namespace hethub

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "hethub/accel/backend.h"
+
+namespace hethub {
+
+/// Host memory of a size fixed at the start, backed by huge pages where the system gives them and
+/// touched once, so that no message pays for a page fault.
+class StagingMemory {
+ public:
+  explicit StagingMemory(std::int64_t bytes);
+  ~StagingMemory();
+  StagingMemory(const StagingMemory&) = delete;
+  StagingMemory& operator=(const StagingMemory&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+/// How bytes pass between the memory of one rank's device and the messages on the wire. Which
+/// route a rank takes does not change what is on the wire, so the two ends may differ.
+/// Implementations: direct (the CPU can address the memory), host-staged (all others).
+class Route {
+ public:
+  virtual ~Route() = default;
+
+  virtual std::string_view name() const = 0;
+
+  /// Whether messages need host memory of their own.
+  virtual bool staged() const = 0;
+
+  /// Where a message from or to `view` lies for the wire; `staging` is used if staged().
+  virtual std::span<std::byte> host_of(View view, std::byte* staging) = 0;
+
+  /// Queues what must happen before host_of(view) may be sent.
+  virtual void queue_before_send(View view, std::span<std::byte> host, Queue& queue) = 0;
+
+  /// Queues what must happen after a message has arrived in host_of(view).
+  virtual void queue_after_recv(View view, std::span<std::byte> host, Queue& queue) = 0;
+};
+
+/// The best route for the memory of this backend.
+std::unique_ptr<Route> route_for(Backend& backend);
+
+/// Device -> host -> wire -> host -> device, for any backend.
+std::unique_ptr<Route> make_host_staged_route();
+
+}  // namespace hethub

@@ -1,0 +1,250 @@
+#include "hethub/comm/shm/shm_wire.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "hethub/base/error.h"
+
+namespace hethub {
+namespace {
+
+// One direction. `written` and `consumed` count bytes since the start and never wrap in practice;
+// each is changed by one side only.
+struct alignas(64) RingHead {
+  alignas(64) std::atomic<std::uint64_t> written = 0;
+  alignas(64) std::atomic<std::uint64_t> consumed = 0;
+  alignas(64) std::atomic<std::uint32_t> reader_sleeps = 0;
+  std::atomic<std::uint32_t> writer_sleeps = 0;
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+// The shared memory: this, then the bytes of the ring from the first, then of that to the first.
+struct Heads {
+  std::uint64_t nonce = 0;
+  RingHead from_first = {};
+  RingHead to_first = {};
+};
+constexpr std::int64_t kHeadBytes = 4096;
+static_assert(sizeof(Heads) <= kHeadBytes);
+
+Heads& heads_of(const SharedRings& rings) { return *reinterpret_cast<Heads*>(rings.memory()); }
+
+}  // namespace
+
+SharedRings SharedRings::create(std::int64_t ring_bytes) {
+  Descriptor file(::memfd_create("hethub-rings", MFD_CLOEXEC));
+  const std::int64_t bytes = kHeadBytes + 2 * ring_bytes;
+  if (!file.valid() || ::posix_fallocate(file.get(), 0, bytes) != 0) {
+    throw Error(ErrorCode::kOutOfMemory, {.what = "shared memory between two ranks of this host",
+                                          .found = std::strerror(errno),
+                                          .expected = text(bytes, " bytes"),
+                                          .fix = "free memory, or use the tcp transport"});
+  }
+  SharedRings rings(std::move(file), ring_bytes);
+  auto* heads = new (rings.memory_) Heads();
+  if (::getrandom(&heads->nonce, sizeof heads->nonce, 0) != sizeof heads->nonce) heads->nonce = 1;
+  return rings;
+}
+
+SharedRings SharedRings::open(int pid, int number, std::int64_t ring_bytes, std::uint64_t nonce) {
+  const std::string path = text("/proc/", pid, "/fd/", number);
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct stat facts = {};
+  const bool fits = file.valid() && ::fstat(file.get(), &facts) == 0 &&
+                    facts.st_size == kHeadBytes + 2 * ring_bytes;
+  if (!fits) {
+    throw Error(ErrorCode::kUnavailable, {.what = text("shared memory ", path),
+                                          .found = std::strerror(errno),
+                                          .expected = "the memory that the peer made",
+                                          .fix = "use the tcp transport between these ranks"});
+  }
+  SharedRings rings(std::move(file), ring_bytes);
+  if (rings.nonce() != nonce) {
+    throw Error(ErrorCode::kUnavailable, {.what = text("shared memory ", path),
+                                          .found = "another process's memory",
+                                          .expected = "the memory that the peer made",
+                                          .fix = "use the tcp transport between these ranks"});
+  }
+  return rings;
+}
+
+SharedRings::SharedRings(Descriptor file, std::int64_t ring_bytes)
+    : file_(std::move(file)), ring_bytes_(ring_bytes) {
+  void* memory = ::mmap(nullptr, static_cast<std::size_t>(kHeadBytes + 2 * ring_bytes),
+                        PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+  if (memory == MAP_FAILED) {
+    throw Error(ErrorCode::kOutOfMemory, {.what = "mapping shared memory between two ranks",
+                                          .found = std::strerror(errno),
+                                          .expected = text(2 * ring_bytes, " bytes"),
+                                          .fix = "free memory, or use the tcp transport"});
+  }
+  memory_ = static_cast<std::byte*>(memory);
+}
+
+SharedRings::SharedRings(SharedRings&& other) noexcept
+    : file_(std::move(other.file_)),
+      ring_bytes_(other.ring_bytes_),
+      memory_(std::exchange(other.memory_, nullptr)) {}
+
+SharedRings& SharedRings::operator=(SharedRings&& other) noexcept {
+  std::swap(file_, other.file_);
+  std::swap(ring_bytes_, other.ring_bytes_);
+  std::swap(memory_, other.memory_);
+  return *this;
+}
+
+SharedRings::~SharedRings() {
+  if (memory_ != nullptr) {
+    ::munmap(memory_, static_cast<std::size_t>(kHeadBytes + 2 * ring_bytes_));
+  }
+}
+
+std::uint64_t SharedRings::nonce() const { return heads_of(*this).nonce; }
+
+namespace {
+
+// Sleeping and waking follow one rule on both sides: say that you sleep, then look once more; the
+// other side changes the ring, then looks whether you sleep. The fences keep either from missing
+// the other.
+class ShmWire : public Wire {
+ public:
+  ShmWire(SharedRings rings, Descriptor socket, bool first)
+      : rings_(std::move(rings)),
+        socket_(std::move(socket)),
+        out_(first ? heads_of(rings_).from_first : heads_of(rings_).to_first),
+        in_(first ? heads_of(rings_).to_first : heads_of(rings_).from_first),
+        out_bytes_(rings_.memory() + kHeadBytes + (first ? 0 : rings_.ring_bytes())),
+        in_bytes_(rings_.memory() + kHeadBytes + (first ? rings_.ring_bytes() : 0)),
+        capacity_(static_cast<std::uint64_t>(rings_.ring_bytes())) {
+    ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
+    attend(false);
+  }
+
+  std::string_view name() const override { return "shm"; }
+
+  std::size_t write(std::span<const std::byte> first, std::span<const std::byte> second) override {
+    std::size_t taken = put(first);
+    if (taken == first.size()) taken += put(second);
+    wrote_ = wrote_ || taken > 0;
+    if (taken == first.size() + second.size() || attended_) return taken;
+    out_.writer_sleeps.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return taken + retry_put(first, second, taken);
+  }
+
+  std::size_t read(std::span<std::byte> to) override {
+    const std::uint64_t consumed = in_.consumed.load(std::memory_order_relaxed);
+    const std::uint64_t present = in_.written.load(std::memory_order_acquire) - consumed;
+    if (present > capacity_) {
+      end_ = "shared memory overwritten by the peer";
+      return 0;
+    }
+    const std::size_t size = std::min<std::uint64_t>(to.size(), present);
+    copy_out(consumed, to.first(size));
+    in_.consumed.store(consumed + size, std::memory_order_release);
+    if (size == 0 && closing_ && end_.empty()) end_ = "connection closed";
+    return size;
+  }
+
+  void flush() override {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    bool ring = std::exchange(wrote_, false) && out_.reader_sleeps.exchange(0) != 0;
+    if (in_.writer_sleeps.load(std::memory_order_relaxed) != 0 && half_empty()) {
+      ring = in_.writer_sleeps.exchange(0) != 0 || ring;
+    }
+    const char bell = 'b';
+    // A full socket holds bells enough.
+    if (ring && ::send(socket_.get(), &bell, 1, MSG_NOSIGNAL) < 0 && errno == EPIPE) {
+      closing_ = true;
+    }
+  }
+
+  void attend(bool attended) override {
+    attended_ = attended;
+    in_.reader_sleeps.store(attended ? 0 : 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+
+  int descriptor() const override { return socket_.get(); }
+
+  void awoken() override {
+    std::array<char, 256> bells = {};
+    ssize_t got = 0;
+    do {
+      got = ::recv(socket_.get(), bells.data(), bells.size(), 0);
+    } while (got > 0);
+    if (got == 0 || (errno != EAGAIN && errno != EINTR)) closing_ = true;
+    if (!attended_) attend(false);
+  }
+
+  std::string_view end() const override { return end_; }
+
+ private:
+  bool half_empty() const {
+    return in_.written.load(std::memory_order_acquire) -
+               in_.consumed.load(std::memory_order_relaxed) <=
+           capacity_ / 2;
+  }
+
+  std::size_t put(std::span<const std::byte> from) {
+    const std::uint64_t written = out_.written.load(std::memory_order_relaxed);
+    const std::uint64_t used = written - out_.consumed.load(std::memory_order_acquire);
+    const std::size_t size =
+        std::min<std::uint64_t>(from.size(), capacity_ - std::min(used, capacity_));
+    const std::size_t at = written % capacity_;
+    const std::size_t before_end = std::min<std::size_t>(size, capacity_ - at);
+    if (before_end > 0) std::memcpy(out_bytes_ + at, from.data(), before_end);
+    if (size > before_end) std::memcpy(out_bytes_, from.data() + before_end, size - before_end);
+    out_.written.store(written + size, std::memory_order_release);
+    return size;
+  }
+
+  std::size_t retry_put(std::span<const std::byte> first, std::span<const std::byte> second,
+                        std::size_t taken) {
+    std::size_t more = 0;
+    if (taken < first.size()) more = put(first.subspan(taken));
+    const std::size_t in_second = taken + more - std::min(taken + more, first.size());
+    if (taken + more >= first.size()) more += put(second.subspan(in_second));
+    wrote_ = wrote_ || more > 0;
+    return more;
+  }
+
+  void copy_out(std::uint64_t consumed, std::span<std::byte> to) const {
+    const std::size_t at = consumed % capacity_;
+    const std::size_t before_end = std::min<std::size_t>(to.size(), capacity_ - at);
+    if (before_end > 0) std::memcpy(to.data(), in_bytes_ + at, before_end);
+    if (to.size() > before_end) {
+      std::memcpy(to.data() + before_end, in_bytes_, to.size() - before_end);
+    }
+  }
+
+  SharedRings rings_;
+  Descriptor socket_;
+  RingHead& out_;
+  RingHead& in_;
+  std::byte* out_bytes_;
+  std::byte* in_bytes_;
+  std::uint64_t capacity_;
+  bool attended_ = false;
+  bool wrote_ = false;
+  bool closing_ = false;
+  std::string end_ = {};
+};
+
+}  // namespace
+
+std::unique_ptr<Wire> make_shm_wire(SharedRings rings, Descriptor socket, bool first) {
+  return std::make_unique<ShmWire>(std::move(rings), std::move(socket), first);
+}
+
+}  // namespace hethub
