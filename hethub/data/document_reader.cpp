@@ -71,7 +71,8 @@ void count_bad_line(const LineReader& lines, const LineFault& fault, bool passes
     throw Error(ErrorCode::kCorruptData, {.what = lines.place(fault.column) + ": bad line",
                                           .found = fault.found,
                                           .expected = fault.expected,
-                                          .fix = "correct the line, or use --on-bad-line skip"});
+                                          .fix = "correct the line, or use --on-bad-line skip (or "
+                                                 "replace, for bytes that are no UTF-8)"});
   }
   ++totals.bad;
 }
