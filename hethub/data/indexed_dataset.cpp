@@ -214,21 +214,25 @@ void IndexedDataset::read_as(std::int64_t first, std::span<std::int32_t> out) co
     const std::size_t found = bin_.read_at(byte, std::span(block).first(count * sizeof(T)));
     if (found < count * sizeof(T)) bin_too_short(bin_.size());
     for (std::size_t at = 0; at < count; ++at) {
-      const auto id = static_cast<std::int64_t>(value_at<T>(block, static_cast<std::int64_t>(at)));
+      const T value = value_at<T>(block, static_cast<std::int64_t>(at));
+      const std::int64_t id = +value;  // a negative int8 stays negative, and is refused
       if (id < 0 || id >= vocabulary_size_) {
-        const std::int64_t token = position + static_cast<std::int64_t>(at);
-        throw Error(ErrorCode::kCorruptData,
-                    {.what = text(bin_.path(), ": token ", token, " (byte ",
-                                  token * static_cast<std::int64_t>(sizeof(T)), ")"),
-                     .found = text("id ", id),
-                     .expected = text("0 to ", vocabulary_size_ - 1),
-                     .fix = "use the tokenizer of this model, or a model whose vocab_size covers "
-                            "the tokenizer's"});
+        refuse_id(id, position + static_cast<std::int64_t>(at));
       }
       out[done + at] = static_cast<std::int32_t>(id);
     }
     done += count;
   }
+}
+
+void IndexedDataset::refuse_id(std::int64_t id, std::int64_t token) const {
+  throw Error(
+      ErrorCode::kCorruptData,
+      {.what = text(bin_.path(), ": token ", token, " (byte ", token * row_of(type_).bytes, ")"),
+       .found = text("id ", id),
+       .expected = text("0 to ", vocabulary_size_ - 1),
+       .fix = "use the tokenizer of this model, or a model whose vocab_size covers "
+              "the tokenizer's"});
 }
 
 template <typename T>
@@ -240,7 +244,7 @@ T IndexedDataset::index_value(std::int64_t byte) const {
   return value_at<T>(bytes, 0);
 }
 
-void IndexedDataset::corrupt_index(std::string what, std::string found,
+void IndexedDataset::corrupt_index(const std::string& what, std::string found,
                                    std::string expected) const {
   throw Error(ErrorCode::kCorruptData, {.what = text(index_.path(), ": ", what),
                                         .found = std::move(found),

@@ -106,7 +106,9 @@ class IndexedDataset {
   void read_as(std::int64_t first, std::span<std::int32_t> out) const;
   template <typename T>
   T index_value(std::int64_t byte) const;
-  [[noreturn]] void corrupt_index(std::string what, std::string found, std::string expected) const;
+  [[noreturn]] void corrupt_index(const std::string& what, std::string found,
+                                  std::string expected) const;
+  [[noreturn]] void refuse_id(std::int64_t id, std::int64_t token) const;
 
   InputFile index_;
   InputFile bin_;
