@@ -19,6 +19,7 @@ const std::vector<AddVerb>& verbs() {
   static const std::vector<AddVerb> kAll = {
       // one a line
       add_data,
+      add_launch,
   };
   return kAll;
 }

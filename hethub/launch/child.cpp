@@ -1,14 +1,14 @@
 #include "hethub/launch/child.h"
 
-#include <fcntl.h>
-#include <sched.h>
-#include <sys/prctl.h>
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "hethub/base/error.h"
 

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "hethub/comm/descriptor.h"
 #include "hethub/launch/launch.h"

@@ -1,16 +1,16 @@
 #include "hethub/launch/launch.h"
 
-#include <poll.h>
-#include <sys/random.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <fstream>
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
 
 #include "hethub/base/deadline.h"
 #include "hethub/base/error.h"
@@ -155,9 +155,8 @@ class Launch {
                                  {"MASTER_ADDR", options_.master_address},
                                  {"MASTER_PORT", std::to_string(result_.master_port)},
                                  {"HETHUB_SECRET", secret}};
-    running_.push_back({.command = command,
-                        .child = start_child(command, variables),
-                        .log = std::move(log)});
+    running_.push_back(
+        {.command = command, .child = start_child(command, variables), .log = std::move(log)});
   }
 
   bool all_ended() const { return result_.ends.size() == running_.size(); }
@@ -255,8 +254,8 @@ class Launch {
       return end.failed() && !end.told_to && end.exit_status != kPeerLost;
     });
     if (first == ends.end()) {
-      first = std::find_if(ends.begin(), ends.end(),
-                           [](const RankEnd& end) { return end.failed(); });
+      first =
+          std::find_if(ends.begin(), ends.end(), [](const RankEnd& end) { return end.failed(); });
     }
     if (first == ends.end()) return;
     result_.first_failure = *first;

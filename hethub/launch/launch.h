@@ -22,9 +22,10 @@ struct LaunchOptions {
   std::vector<RankCommand> ranks = {};
   int world_size = 0;  ///< 0: the number of `ranks`
   std::string master_address = "127.0.0.1";
-  int master_port = 0;             ///< 0: one that is free, which needs all ranks here
-  std::string secret = {};         ///< empty: 32 fresh random bytes, which needs all ranks here
-  std::filesystem::path log_dir = {};  ///< each rank's output goes to DIR/rank-N.log; empty: nowhere
+  int master_port = 0;      ///< 0: one that is free, which needs all ranks here
+  std::string secret = {};  ///< empty: 32 fresh random bytes, which needs all ranks here
+  std::filesystem::path log_dir =
+      {};              ///< each rank's output goes to DIR/rank-N.log; empty: nowhere
   double grace_s = 5;  ///< after the first failure the others have this long to end by themselves,
                        ///< then as long after SIGTERM; then they are killed
   /// Called with each line of output, with "[rank 1 opencl] " before it.
@@ -35,8 +36,8 @@ struct LaunchOptions {
 struct RankEnd {
   int rank = 0;
   std::string label = {};
-  int exit_status = 0;  ///< -1 if a signal ended it
-  int signal = 0;       ///< 0 if it ended by itself
+  int exit_status = 0;   ///< -1 if a signal ended it
+  int signal = 0;        ///< 0 if it ended by itself
   bool told_to = false;  ///< only after this launcher had asked or made it end
   std::string last_error_line = {};
 
@@ -47,7 +48,8 @@ struct RankEnd {
 };
 
 struct LaunchResult {
-  int exit_status = 0;  ///< of the first failure; 128 + the signal, if one ended it; 0: all went well
+  int exit_status =
+      0;  ///< of the first failure; 128 + the signal, if one ended it; 0: all went well
   int master_port = 0;
   std::vector<RankEnd> ends = {};  ///< in the order in which they ended
   std::optional<RankEnd> first_failure = {};

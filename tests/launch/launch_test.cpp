@@ -1,17 +1,17 @@
 #include "hethub/launch/launch.h"
 
-#include <gtest/gtest.h>
-#include <sched.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <set>
 #include <sstream>
 #include <thread>
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
@@ -109,8 +109,8 @@ TEST(Launch, a_rank_that_ignores_sigterm_is_killed) {
 
 TEST(Launch, a_rank_that_lost_a_peer_is_not_blamed_for_it) {
   // Rank 0 tells of the loss before the killed rank has been noticed.
-  const Outcome outcome = launch({.ranks = {shell(0, "exit 69"), shell(1, "sleep 0.3; kill -9 $$")},
-                                  .grace_s = 3});
+  const Outcome outcome =
+      launch({.ranks = {shell(0, "exit 69"), shell(1, "sleep 0.3; kill -9 $$")}, .grace_s = 3});
   ASSERT_TRUE(outcome.result.first_failure);
   EXPECT_EQ(outcome.result.first_failure->rank, 1);
   EXPECT_EQ(outcome.result.exit_status, 128 + SIGKILL);
@@ -162,8 +162,7 @@ TEST(Launch, a_given_port_that_is_in_use_is_refused_before_any_rank_starts) {
   const Descriptor owner = listen_at("127.0.0.1", 0);
   const Seconds seconds;
   try {
-    launch({.ranks = {shell(0, "echo started")},
-            .master_port = local_address(owner.get()).port});
+    launch({.ranks = {shell(0, "echo started")}, .master_port = local_address(owner.get()).port});
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
