@@ -15,6 +15,9 @@
 #include "hethub/base/text.h"
 #include "tests/accel/opencl/run.h"
 
+// Freed memory that the address sanitizer holds back would look like memory that is not freed.
+extern "C" const char* __asan_default_options() { return "quarantine_size_mb=1"; }
+
 namespace hethub {
 namespace {
 
