@@ -29,6 +29,11 @@ namespace {
 
 }  // namespace
 
+bool is_plain_file_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
+}
+
 FileHandle::FileHandle(std::filesystem::path path, int fd) : path_(std::move(path)), fd_(fd) {}
 
 FileHandle::FileHandle(FileHandle&& other) noexcept

@@ -4,8 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 namespace hethub {
+
+/// Whether `name` can only name a file of the folder it is used in.
+bool is_plain_file_name(std::string_view name);
 
 /// An open file, read and written at explicit places; never mapped, so a file that shrinks while it
 /// is open is an Error and not a signal. Reads may come from several threads at once.

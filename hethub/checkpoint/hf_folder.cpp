@@ -32,9 +32,7 @@ void check_plain_name(const std::filesystem::path& index_file, const std::string
             found, "a file of the same folder",
             "correct the index, or put the file itself into the folder");
   };
-  const bool plain = !file.empty() && file != "." && file != ".." &&
-                     file.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
-  if (!plain) refuse("\"" + file.substr(0, file.find('\0')) + "\"");
+  if (!is_plain_file_name(file)) refuse("\"" + file.substr(0, file.find('\0')) + "\"");
   std::error_code error;
   const auto folder = std::filesystem::weakly_canonical(index_file.parent_path(), error);
   const auto target = std::filesystem::weakly_canonical(index_file.parent_path() / file, error);
