@@ -15,15 +15,15 @@ std::atomic<int> allocations = 0;
 
 }  // namespace
 
-// Counts what this program takes from the heap.
-void* operator new(std::size_t bytes) {
+// Count what this program takes from the heap. Inlined, they would look mismatched to g++.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
   void* memory = std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace hethub {
 namespace {
