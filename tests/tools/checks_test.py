@@ -23,7 +23,7 @@ GOOD = {
     "hethub/train/CMakeLists.txt": "hethub_library(train DEPS base plan accel_cpu)\n",
     "hethub/train/a.cpp": '#include "hethub/accel/cpu/b.h"\n#include "hethub/plan/a.h"\n',
     "hethub/predict/CMakeLists.txt": "hethub_library(predict DEPS base plan)\n",
-    "cli/CMakeLists.txt": "hethub_program(hethub SOURCES main.cpp DEPS train)\n",
+    "cli/CMakeLists.txt": "set(VERB_DEPS base\n  train\n)  # down\n",
     "cli/main.cpp": '#include "hethub/train/a.h"\n',
 }
 
