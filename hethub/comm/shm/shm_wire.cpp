@@ -114,8 +114,8 @@ std::uint64_t SharedRings::nonce() const { return heads_of(*this).nonce; }
 namespace {
 
 // Sleeping and waking follow one rule on both sides: say that you sleep, then look once more; the
-// other side changes the ring, then looks whether you sleep. The fences keep either from missing
-// the other.
+// other side changes the ring, then looks whether you sleep. These accesses are sequentially
+// consistent, so one of the two sees the other.
 class ShmWire : public Wire {
  public:
   ShmWire(SharedRings rings, Descriptor socket, bool first)
@@ -137,29 +137,28 @@ class ShmWire : public Wire {
     if (taken == first.size()) taken += put(second);
     wrote_ = wrote_ || taken > 0;
     if (taken == first.size() + second.size() || attended_) return taken;
-    out_.writer_sleeps.store(1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    out_.writer_sleeps.store(1);
     return taken + retry_put(first, second, taken);
   }
 
   std::size_t read(std::span<std::byte> to) override {
     const std::uint64_t consumed = in_.consumed.load(std::memory_order_relaxed);
-    const std::uint64_t present = in_.written.load(std::memory_order_acquire) - consumed;
+    const std::uint64_t present = in_.written.load() - consumed;
     if (present > capacity_) {
       end_ = "shared memory overwritten by the peer";
       return 0;
     }
     const std::size_t size = std::min<std::uint64_t>(to.size(), present);
     copy_out(consumed, to.first(size));
-    in_.consumed.store(consumed + size, std::memory_order_release);
+    in_.consumed.store(consumed + size);
     if (size == 0 && closing_ && end_.empty()) end_ = "connection closed";
     return size;
   }
 
   void flush() override {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    bool ring = std::exchange(wrote_, false) && out_.reader_sleeps.exchange(0) != 0;
-    if (in_.writer_sleeps.load(std::memory_order_relaxed) != 0 && half_empty()) {
+    bool ring = std::exchange(wrote_, false) && out_.reader_sleeps.load() != 0 &&
+                out_.reader_sleeps.exchange(0) != 0;
+    if (in_.writer_sleeps.load() != 0 && half_empty()) {
       ring = in_.writer_sleeps.exchange(0) != 0 || ring;
     }
     const char bell = 'b';
@@ -171,8 +170,7 @@ class ShmWire : public Wire {
 
   void attend(bool attended) override {
     attended_ = attended;
-    in_.reader_sleeps.store(attended ? 0 : 1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    in_.reader_sleeps.store(attended ? 0 : 1);
   }
 
   int descriptor() const override { return socket_.get(); }
@@ -191,21 +189,19 @@ class ShmWire : public Wire {
 
  private:
   bool half_empty() const {
-    return in_.written.load(std::memory_order_acquire) -
-               in_.consumed.load(std::memory_order_relaxed) <=
-           capacity_ / 2;
+    return in_.written.load() - in_.consumed.load(std::memory_order_relaxed) <= capacity_ / 2;
   }
 
   std::size_t put(std::span<const std::byte> from) {
     const std::uint64_t written = out_.written.load(std::memory_order_relaxed);
-    const std::uint64_t used = written - out_.consumed.load(std::memory_order_acquire);
+    const std::uint64_t used = written - out_.consumed.load();
     const std::size_t size =
         std::min<std::uint64_t>(from.size(), capacity_ - std::min(used, capacity_));
     const std::size_t at = written % capacity_;
     const std::size_t before_end = std::min<std::size_t>(size, capacity_ - at);
     if (before_end > 0) std::memcpy(out_bytes_ + at, from.data(), before_end);
     if (size > before_end) std::memcpy(out_bytes_, from.data() + before_end, size - before_end);
-    out_.written.store(written + size, std::memory_order_release);
+    out_.written.store(written + size);
     return size;
   }
 
