@@ -31,6 +31,8 @@ struct Linear {
   std::int64_t in = 0;
   std::int64_t out = 0;
   bool bias = false;
+
+  bool operator==(const Linear&) const = default;
 };
 
 /// dx[rows, in] = dy[rows, out] · w[out, in]. Inputs dy, w; output dx.
@@ -38,6 +40,8 @@ struct LinearGradInput {
   std::int64_t rows = 0;
   std::int64_t in = 0;
   std::int64_t out = 0;
+
+  bool operator==(const LinearGradInput&) const = default;
 };
 
 /// dw[out, in] += dyᵀ · x. Inputs dy[rows, out], x[rows, in], dw; output dw.
@@ -45,12 +49,16 @@ struct LinearGradWeight {
   std::int64_t rows = 0;
   std::int64_t in = 0;
   std::int64_t out = 0;
+
+  bool operator==(const LinearGradWeight&) const = default;
 };
 
 /// db[width] += Σ over rows of dy[rows, width]. Inputs dy, db; output db.
 struct BiasGrad {
   std::int64_t rows = 0;
   std::int64_t width = 0;
+
+  bool operator==(const BiasGrad&) const = default;
 };
 
 /// y[rows, width] = table[ids[row], :], with table[vocab, width]. Inputs ids, table; output y.
@@ -58,6 +66,8 @@ struct Embedding {
   std::int64_t rows = 0;
   std::int64_t vocab = 0;
   std::int64_t width = 0;
+
+  bool operator==(const Embedding&) const = default;
 };
 
 /// dtable[ids[row], :] += dy[row, :], rows in order. Inputs ids, dy, dtable; output dtable.
@@ -65,6 +75,8 @@ struct EmbeddingGrad {
   std::int64_t rows = 0;
   std::int64_t vocab = 0;
   std::int64_t width = 0;
+
+  bool operator==(const EmbeddingGrad&) const = default;
 };
 
 /// y = x · rstd · gain with rstd[row] = 1/sqrt(mean(x²) + eps) (f32), gain[width].
@@ -73,6 +85,8 @@ struct RmsNorm {
   std::int64_t rows = 0;
   std::int64_t width = 0;
   double eps = 1e-5;
+
+  bool operator==(const RmsNorm&) const = default;
 };
 
 /// dx = rstd · (g - x · rstd² · mean(g · x)) with g = dy · gain.
@@ -80,12 +94,16 @@ struct RmsNorm {
 struct RmsNormGradInput {
   std::int64_t rows = 0;
   std::int64_t width = 0;
+
+  bool operator==(const RmsNormGradInput&) const = default;
 };
 
 /// dgain[width] += Σ over rows of dy · x · rstd. Inputs dy, x, rstd, dgain; output dgain.
 struct RmsNormGradGain {
   std::int64_t rows = 0;
   std::int64_t width = 0;
+
+  bool operator==(const RmsNormGradGain&) const = default;
 };
 
 /// Rotates each head of x[rows, heads · head_dim] by its row's position: with h = head_dim/2 and
@@ -99,6 +117,8 @@ struct Rope {
   std::int64_t head_dim = 0;
   std::int64_t table_rows = 0;
   bool inverse = false;
+
+  bool operator==(const Rope&) const = default;
 };
 
 /// Causal self-attention with grouped queries, scores scaled by 1/sqrt(head_dim).
@@ -116,39 +136,53 @@ struct Attention {
   std::int64_t head_dim = 0;
   std::int64_t window = 0;
   bool documents = false;
+
+  bool operator==(const Attention&) const = default;
 };
 
 /// The gradients of Attention. Inputs dy, q, k, v, y, lse (, starts); outputs dq, dk, dv.
 struct AttentionGrad {
   Attention forward = {};
+
+  bool operator==(const AttentionGrad&) const = default;
 };
 
 /// y[rows, width] = silu(gate) · up. Inputs gate, up; output y.
 struct SiluMul {
   std::int64_t rows = 0;
   std::int64_t width = 0;
+
+  bool operator==(const SiluMul&) const = default;
 };
 
 /// Inputs dy, gate, up; outputs dgate, dup.
 struct SiluMulGrad {
   std::int64_t rows = 0;
   std::int64_t width = 0;
+
+  bool operator==(const SiluMulGrad&) const = default;
 };
 
 /// y[count] = a + b. Inputs a, b; output y.
 struct Add {
   std::int64_t count = 0;
+
+  bool operator==(const Add&) const = default;
 };
 
 /// total[count] += x. Inputs total, x; output total. The reduction step of every collective.
 struct Accumulate {
   std::int64_t count = 0;
+
+  bool operator==(const Accumulate&) const = default;
 };
 
 /// x[count] = value. No input; output x.
 struct Fill {
   std::int64_t count = 0;
   double value = 0;
+
+  bool operator==(const Fill&) const = default;
 };
 
 /// Per row of logits[rows, vocab]: lse = log Σ exp, loss = lse - logit of the label; both f32, and
@@ -156,6 +190,8 @@ struct Fill {
 struct CrossEntropy {
   std::int64_t rows = 0;
   std::int64_t vocab = 0;
+
+  bool operator==(const CrossEntropy&) const = default;
 };
 
 /// The gradient of the SUM of the losses: dlogits = exp(logit - lse) - [column is the label], and
@@ -163,11 +199,15 @@ struct CrossEntropy {
 struct CrossEntropyGrad {
   std::int64_t rows = 0;
   std::int64_t vocab = 0;
+
+  bool operator==(const CrossEntropyGrad&) const = default;
 };
 
 /// sum[1] (f32) = Σ x², accumulated so that the relative error stays below 1e-6. Input x.
 struct SumSquares {
   std::int64_t count = 0;
+
+  bool operator==(const SumSquares&) const = default;
 };
 
 /// What an AdamW op reads from its scalars[8] (f32), in this order; they change every step.
@@ -190,6 +230,8 @@ inline constexpr int kAdamWScalars = 8;
 struct AdamW {
   std::int64_t count = 0;
   bool decay = false;
+
+  bool operator==(const AdamW&) const = default;
 };
 
 /// What a group of ranks does together.
@@ -203,11 +245,15 @@ struct GroupStart {
   int group = 0;
   std::int64_t in_count = 0;
   std::int64_t out_count = 0;
+
+  bool operator==(const GroupStart&) const = default;
 };
 
 /// Ends the group op that wrote y. Input y; output y.
 struct GroupWait {
   std::int64_t count = 0;
+
+  bool operator==(const GroupWait&) const = default;
 };
 
 using OpBody =

@@ -35,7 +35,7 @@ class RankPlanner {
         {"first moment", state_elements_ * 4, false},
         {"second moment", state_elements_ * 4, false},
         {"optimizer scalars", kAdamWScalars * 4, false},
-        {"sums of squares", std::max<std::int64_t>(std::ssize(rank_.owned), 1) * 4, true},
+        {"sums of squares", (std::ssize(rank_.owned) + 1) * 4, true},
         {"norm workspace", norm_workspace(), true},
         {"collective scratch", scratch_bytes(), true}};
     rank_.memory = plan_memory({&rank_.program}, uses, blocks, {options.guard_bytes});
@@ -48,6 +48,7 @@ class RankPlanner {
     rank_.square_sums = block(3);
     rank_.scratch = block(5);
     place_segments();
+    write_check_ops(block(4));
     write_norm_ops(block(4));
     write_update_ops();
   }
@@ -74,7 +75,7 @@ class RankPlanner {
   }
 
   void find_owned(const Segment& segment, const HeldSegment& held) {
-    for (const OwnedRange& range : owned_ranges(segment, held.holder)) {
+    for (const SegmentRange& range : owned_ranges(segment, held.holder)) {
       const ModelTensor& tensor = segment.tensors[range.tensor];
       rank_.owned.push_back({.tensor = tensor,
                              .parameter = rank_.program.find(tensor.name),
@@ -87,7 +88,7 @@ class RankPlanner {
   }
 
   std::int64_t norm_workspace() const {
-    std::int64_t most = 0;
+    std::int64_t most = facts_of({"", DType::kF32, SumSquares{1}}).workspace_bytes;
     for (const OwnedPiece& piece : rank_.owned) {
       most = std::max(most, facts_of(norm_op(piece.tensor, piece.count)).workspace_bytes);
     }
@@ -111,6 +112,18 @@ class RankPlanner {
       held.gradients = {rank_.memory.gradients_offset + held.offset * 4, bytes};
       held.parameters = {rank_.memory.parameters_offset + held.offset * 4, bytes};
     }
+  }
+
+  void write_check_ops(const ArenaRange& workspace) {
+    const bool mixes = std::any_of(
+        rank_.segments.begin(), rank_.segments.end(),
+        [&](const HeldSegment& held) { return segments_[held.segment].ranks.size() > 1; });
+    if (!mixes) return;
+    const ArenaRange all = {rank_.memory.gradients_offset, rank_.memory.flat_bytes};
+    const Op op = check_op(all.bytes / 4);
+    const ArenaRange sum = {rank_.square_sums.offset + std::ssize(rank_.owned) * 4, 4};
+    rank_.check_ops.push_back(
+        {op, {all}, {sum}, {workspace.offset, facts_of(op).workspace_bytes}});
   }
 
   void write_norm_ops(const ArenaRange& workspace) {
@@ -152,6 +165,10 @@ Op norm_op(const ModelTensor& tensor, std::int64_t count) {
 
 Op update_op(const ModelTensor& tensor, std::int64_t count) {
   return {"adamw " + tensor.name, DType::kF32, AdamW{.count = count, .decay = tensor.decays()}};
+}
+
+Op check_op(std::int64_t elements) {
+  return {"check gradients", DType::kF32, SumSquares{elements}};
 }
 
 Op zero_op(std::int64_t elements) {

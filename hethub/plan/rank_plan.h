@@ -59,12 +59,19 @@ struct RankPlan {
   ArenaRange first_moment = {};   ///< AdamW's m of the owned pieces
   ArenaRange second_moment = {};  ///< AdamW's v
   ArenaRange scalars = {};        ///< what the host writes for AdamW, see AdamWScalar
-  ArenaRange square_sums = {};    ///< f32 per owned piece, for the host to read
+  ArenaRange square_sums = {};    ///< f32 per owned piece, then that of check_ops
   ArenaRange scratch = {};        ///< of collectives
 
+  /// kSyncGradients, first: the sum of squares of all this rank's own gradients, so that a rank
+  /// whose gradients stopped being numbers is known before they are mixed with others'. Empty where
+  /// nothing is mixed.
+  std::vector<StepOp> check_ops = {};
   std::vector<StepOp> norm_ops = {};    ///< kSyncNorm: the sums of squares of the owned pieces
   std::vector<StepOp> update_ops = {};  ///< kUpdate: AdamW per owned piece, then zeroed gradients
 };
+
+/// kSyncGradients' first op, on the flat gradients of so many elements, where ranks mix theirs.
+Op check_op(std::int64_t elements);
 
 /// kSyncNorm's op on `count` elements of a tensor's gradient.
 Op norm_op(const ModelTensor& tensor, std::int64_t count);

@@ -130,6 +130,18 @@ Schedule gpipe(int stages, int micro_batches) {
   return make("gpipe", stages, micro_batches, [=](int) { return micro_batches; });
 }
 
+Schedule forward_only(int stages, int micro_batches) {
+  Schedule schedule = gpipe(stages, micro_batches);
+  schedule.name = "forward_only";
+  for (auto& actions : schedule.actions) {
+    std::erase_if(actions, [](const Action& action) {
+      return action.kind != ActionKind::kForward && action.kind != ActionKind::kSendActivation &&
+             action.kind != ActionKind::kRecvActivation;
+    });
+  }
+  return schedule;
+}
+
 const std::vector<ScheduleEntry>& all_schedules() {
   static const std::vector<ScheduleEntry> kAll = {{"1f1b", one_forward_one_backward},
                                                   {"gpipe", gpipe}};

@@ -80,6 +80,9 @@ Schedule one_forward_one_backward(int stages, int micro_batches);
 /// Source: Huang et al., "GPipe", NeurIPS 2019. Throws like one_forward_one_backward.
 Schedule gpipe(int stages, int micro_batches);
 
+/// Every micro-batch forward and nothing else: an evaluation. Throws like one_forward_one_backward.
+Schedule forward_only(int stages, int micro_batches);
+
 /// A schedule a plan can name.
 struct ScheduleEntry {
   std::string_view name = {};

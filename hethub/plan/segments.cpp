@@ -63,13 +63,13 @@ std::vector<Segment> segments_of(const Plan& plan, const ModelConfig& model) {
   return segments;
 }
 
-std::vector<OwnedRange> owned_ranges(const Segment& segment, int holder) {
+std::vector<SegmentRange> owned_ranges(const Segment& segment, int holder) {
   std::int64_t begin = 0;
   for (int before = 0; before < holder; ++before) {
     begin += segment.owned[before];
   }
   const std::int64_t end = begin + segment.owned[holder];
-  std::vector<OwnedRange> ranges;
+  std::vector<SegmentRange> ranges;
   std::int64_t at = 0;
   for (std::size_t tensor = 0; tensor < segment.tensors.size(); ++tensor) {
     const std::int64_t first = std::max(begin, at);

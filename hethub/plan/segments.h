@@ -31,7 +31,7 @@ std::int64_t padded_elements(const ModelTensor& tensor);
 std::vector<Segment> segments_of(const Plan& plan, const ModelConfig& model);
 
 /// A part of one tensor of a segment that one holder owns.
-struct OwnedRange {
+struct SegmentRange {
   int tensor = 0;          ///< position in Segment::tensors
   std::int64_t first = 0;  ///< element of the tensor
   std::int64_t count = 0;
@@ -39,7 +39,7 @@ struct OwnedRange {
 };
 
 /// What a holder owns of a segment: its range without the padding, tensor by tensor.
-std::vector<OwnedRange> owned_ranges(const Segment& segment, int holder);
+std::vector<SegmentRange> owned_ranges(const Segment& segment, int holder);
 
 /// How the holders of a segment sum its gradients, each range at its owner.
 CollectiveAlgorithm gradient_algorithm(const Segment& segment);

@@ -1,0 +1,161 @@
+#include "hethub/train/model_state.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <span>
+
+#include "hethub/base/error.h"
+#include "hethub/checkpoint/hf_folder.h"
+#include "hethub/checkpoint/reader.h"
+
+namespace hethub {
+namespace {
+
+Deadline in_ten_minutes() { return std::chrono::steady_clock::now() + std::chrono::minutes(10); }
+
+[[noreturn]] void corrupt(const std::string& what, std::string found, std::string expected) {
+  throw Error(ErrorCode::kCorruptData, {.what = what,
+                                        .found = std::move(found),
+                                        .expected = std::move(expected),
+                                        .fix = "use the config.json that belongs to the weights"});
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string out = "[";
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    out += text(axis == 0 ? "" : ", ", shape[axis]);
+  }
+  return out + "]";
+}
+
+// Every tensor of the folder must be one of the model's, or the head of a tied model.
+void check_all_known(const HfWeights& weights, const ModelConfig& model) {
+  std::set<std::string> known = {"lm_head.weight"};
+  for (const ModelTensor& tensor : tensors_of(model)) {
+    known.insert(tensor.name);
+  }
+  for (const std::string& name : weights.names()) {
+    if (!known.contains(name)) {
+      corrupt(weights.folder().string(), "the tensor " + name, "only tensors of the model");
+    }
+  }
+}
+
+}  // namespace
+
+// Returns when the values are on the device.
+void ModelState::upload(const std::vector<float>& values, const ArenaRange& range) {
+  device_.queue().upload(std::as_bytes(std::span(values)), device_.view(range));
+  device_.synchronize(in_ten_minutes());
+}
+
+void ModelState::for_each_parameter(
+    const std::function<void(const ModelTensor&, std::span<float>)>& fill) {
+  const RankPlan& plan = device_.plan();
+  for (const int parameter : plan.program.values_of(ValueRole::kParameter)) {
+    const Value& value = plan.program.values[parameter];
+    std::vector<float> values(static_cast<std::size_t>(value.spec.elements()));
+    const auto tensors = tensors_of(model_);
+    const auto tensor = std::find_if(tensors.begin(), tensors.end(), [&](const ModelTensor& one) {
+      return one.name == value.name;
+    });
+    fill(*tensor, values);
+    upload(values, {plan.memory.offset_of(0, parameter, 0), value.spec.bytes()});
+  }
+}
+
+void ModelState::initialize(std::uint64_t seed) {
+  for_each_parameter([&](const ModelTensor& tensor, std::span<float> values) {
+    write_initial_values(model_, tensor, seed, 0, values);
+  });
+}
+
+std::vector<std::string> ModelState::load_hugging_face(const std::filesystem::path& folder,
+                                                       bool tie_missing_head) {
+  const HfWeights weights = HfWeights::open(folder);
+  check_all_known(weights, model_);
+  const HeadSource head = head_source(
+      weights, {.tied = model_.tie_word_embeddings, .tie_missing_head = tie_missing_head});
+  for_each_parameter([&](const ModelTensor& tensor, std::span<float> values) {
+    const std::string& stored = tensor.name == "lm_head.weight" ? head.name : tensor.name;
+    const SafetensorsEntry* entry = weights.find(stored);
+    if (entry == nullptr) corrupt(folder.string(), "no tensor " + stored, "all of the model's");
+    if (entry->shape != tensor.shape) {
+      corrupt(text(folder.string(), ": ", stored), shape_text(entry->shape),
+              shape_text(tensor.shape));
+    }
+    weights.file_of(stored).read_f32(stored, 0, values);
+  });
+  std::vector<std::string> warnings = weights.warnings();
+  warnings.insert(warnings.end(), head.warnings.begin(), head.warnings.end());
+  return warnings;
+}
+
+std::vector<LogicalTensor> ModelState::logical_tensors() const {
+  std::vector<LogicalTensor> all;
+  for (const ModelTensor& tensor : tensors_of(model_)) {
+    for (const TensorRole role :
+         {TensorRole::kParameter, TensorRole::kFirstMoment, TensorRole::kSecondMoment}) {
+      all.push_back({.name = tensor.name, .role = role, .shape = tensor.shape});
+    }
+  }
+  return all;
+}
+
+// Where a piece's elements of one role lie in the arena.
+ArenaRange ModelState::range_of(const OwnedPiece& piece, TensorRole role, std::int64_t first,
+                                std::int64_t count) const {
+  const RankPlan& plan = device_.plan();
+  const std::int64_t into = first - piece.first;
+  switch (role) {
+    case TensorRole::kParameter:
+      return {plan.memory.parameters_offset + (piece.offset + into) * 4, count * 4};
+    case TensorRole::kFirstMoment:
+      return {plan.first_moment.offset + (piece.state + into) * 4, count * 4};
+    case TensorRole::kSecondMoment:
+      return {plan.second_moment.offset + (piece.state + into) * 4, count * 4};
+  }
+  return {};
+}
+
+ShardRecord ModelState::save(const ShardPlace& place, const ShardOptions& options) {
+  std::vector<OwnedRange> ranges;
+  std::vector<const OwnedPiece*> pieces;
+  for (const OwnedPiece& piece : device_.plan().owned) {
+    for (const TensorRole role :
+         {TensorRole::kParameter, TensorRole::kFirstMoment, TensorRole::kSecondMoment}) {
+      ranges.push_back({{.name = piece.tensor.name, .role = role, .shape = piece.tensor.shape},
+                        piece.first,
+                        piece.count});
+      pieces.push_back(&piece);
+    }
+  }
+  const auto fetch = [&](std::size_t index, std::int64_t first, std::int64_t count,
+                         std::span<std::byte> out) {
+    const ArenaRange range = range_of(*pieces[index], ranges[index].tensor.role, first, count);
+    device_.queue().download(device_.view(range), out);
+    device_.synchronize(in_ten_minutes());
+  };
+  return write_shard(place, ranges, fetch, options);
+}
+
+CheckpointFacts ModelState::load_checkpoint(const std::filesystem::path& folder) {
+  const Checkpoint checkpoint = Checkpoint::open(folder);
+  checkpoint.check_tensors(logical_tensors());
+  for_each_parameter([&](const ModelTensor& tensor, std::span<float> values) {
+    checkpoint.read(tensor.name, TensorRole::kParameter, 0, tensor.elements(),
+                    std::as_writable_bytes(values));
+  });
+  for (const OwnedPiece& piece : device_.plan().owned) {
+    for (const TensorRole role : {TensorRole::kFirstMoment, TensorRole::kSecondMoment}) {
+      std::vector<float> values(static_cast<std::size_t>(piece.count));
+      checkpoint.read(piece.tensor.name, role, piece.first, piece.count,
+                      std::as_writable_bytes(std::span(values)));
+      upload(values, range_of(piece, role, piece.first, piece.count));
+    }
+  }
+  return checkpoint.facts();
+}
+
+}  // namespace hethub

@@ -1,0 +1,108 @@
+#include "hethub/train/rank_device.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace hethub {
+namespace {
+
+constexpr std::chrono::minutes kSetupTime{10};
+
+}  // namespace
+
+RankDevice::RankDevice(Backend& backend, const RankPlan& plan)
+    : backend_(backend),
+      plan_(plan),
+      arena_(backend.allocate(plan.memory.arena_bytes)),
+      queue_(backend.make_queue()) {
+  const ProgramMemory& memory = plan.memory.programs.at(0);
+  lanes_.resize(static_cast<std::size_t>(memory.lanes));
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    const auto& lane_of = memory.lane_of_instance;
+    const auto first = std::find(lane_of.begin(), lane_of.end(), static_cast<int>(lane));
+    const auto micro_batch = static_cast<int>(first - lane_of.begin());
+    for (int phase = 0; phase < kPhases; ++phase) {
+      int index = 0;
+      for (const Instruction& instruction : plan.program.phase(static_cast<Phase>(phase))) {
+        lanes_[lane][phase].push_back(
+            bind(instruction, static_cast<Phase>(phase), index++, micro_batch));
+      }
+    }
+  }
+  for (const StepOp& op : plan.check_ops) {
+    check_ops_.push_back(bind(op));
+  }
+  for (const StepOp& op : plan.norm_ops) {
+    norm_ops_.push_back(bind(op));
+  }
+  for (const StepOp& op : plan.update_ops) {
+    update_ops_.push_back(bind(op));
+  }
+  upload_constants();
+}
+
+int RankDevice::lane_of(int micro_batch) const {
+  return plan_.memory.programs[0].lane_of_instance.at(micro_batch);
+}
+
+View RankDevice::view(int value, int micro_batch) const {
+  return {arena_.get(), plan_.memory.offset_of(0, value, micro_batch),
+          plan_.program.values.at(value).spec.bytes()};
+}
+
+void RankDevice::run(Phase phase, int micro_batch) {
+  run(lanes_.at(lane_of(micro_batch)).at(static_cast<std::size_t>(phase)));
+}
+
+void RankDevice::run(const std::vector<BoundOp>& ops) {
+  for (const BoundOp& bound : ops) {
+    queue_->run(*bound.op, bound.inputs, bound.outputs, bound.workspace);
+  }
+}
+
+void RankDevice::zero_gradients() {
+  const BoundOp& last = update_ops_.back();
+  queue_->run(*last.op, last.inputs, last.outputs, last.workspace);
+}
+
+// Ops of the same sizes are the same to a device, whatever they are called.
+PreparedOp& RankDevice::prepared(const Op& op) {
+  for (const auto& [known, made] : prepared_) {
+    if (known.dtype == op.dtype && known.body == op.body) return *made;
+  }
+  prepared_.emplace_back(op, backend_.prepare(op));
+  return *prepared_.back().second;
+}
+
+BoundOp RankDevice::bind(const Instruction& instruction, Phase phase, int index, int micro_batch) {
+  BoundOp bound{.op = &prepared(instruction.op)};
+  for (const int value : instruction.inputs) {
+    bound.inputs.push_back(view(value, micro_batch));
+  }
+  for (const int value : instruction.outputs) {
+    bound.outputs.push_back(view(value, micro_batch));
+  }
+  bound.workspace = {arena_.get(), plan_.memory.workspace_of(0, phase, index, micro_batch),
+                     facts_of(instruction.op).workspace_bytes};
+  return bound;
+}
+
+BoundOp RankDevice::bind(const StepOp& step_op) {
+  BoundOp bound{.op = &prepared(step_op.op), .workspace = view(step_op.workspace)};
+  for (const ArenaRange& range : step_op.inputs) {
+    bound.inputs.push_back(view(range));
+  }
+  for (const ArenaRange& range : step_op.outputs) {
+    bound.outputs.push_back(view(range));
+  }
+  return bound;
+}
+
+void RankDevice::upload_constants() {
+  for (const Constant& constant : plan_.program.constants) {
+    queue_->upload(std::as_bytes(std::span(constant.data)), view(constant.value, 0));
+  }
+  synchronize(std::chrono::steady_clock::now() + kSetupTime);
+}
+
+}  // namespace hethub

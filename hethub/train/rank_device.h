@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hethub/accel/backend.h"
+#include "hethub/plan/rank_plan.h"
+
+namespace hethub {
+
+/// A prepared op with its memory: nothing is looked up when it runs.
+struct BoundOp {
+  PreparedOp* op = nullptr;
+  std::vector<View> inputs = {};
+  std::vector<View> outputs = {};
+  View workspace = {};
+};
+
+/// One rank's device: the one arena that its RankPlan lays out, and every op of the plan made ready
+/// and bound to it, for each lane. Nothing is allocated once it is made.
+/// Threads: one.
+class RankDevice {
+ public:
+  /// Takes `plan.memory.arena_bytes` on the device. Throws kOutOfMemory, kUnsupported.
+  RankDevice(Backend& backend, const RankPlan& plan);
+
+  Queue& queue() { return *queue_; }
+  Backend& backend() { return backend_; }
+  const RankPlan& plan() const { return plan_; }
+
+  /// Queues one phase of a micro-batch's program.
+  void run(Phase phase, int micro_batch);
+
+  /// Queues ops that stand outside the programs.
+  void run(const std::vector<BoundOp>& ops);
+  const std::vector<BoundOp>& check_ops() const { return check_ops_; }
+  const std::vector<BoundOp>& norm_ops() const { return norm_ops_; }
+  const std::vector<BoundOp>& update_ops() const { return update_ops_; }
+
+  /// Queues only the op that zeroes the gradients: what is left of an update that is skipped.
+  void zero_gradients();
+
+  View view(const ArenaRange& range) const { return {arena_.get(), range.offset, range.bytes}; }
+
+  /// A value of one micro-batch (of any, for what lives for the whole run).
+  View view(int value, int micro_batch) const;
+
+  int lane_of(int micro_batch) const;
+
+  /// Waits until all queued work is done.
+  void synchronize(Deadline deadline) { queue_->synchronize(deadline); }
+
+ private:
+  PreparedOp& prepared(const Op& op);
+  BoundOp bind(const Instruction& instruction, Phase phase, int index, int micro_batch);
+  BoundOp bind(const StepOp& step_op);
+  void upload_constants();
+
+  Backend& backend_;
+  const RankPlan& plan_;
+  std::unique_ptr<Buffer> arena_;
+  std::unique_ptr<Queue> queue_;
+  std::vector<std::pair<Op, std::unique_ptr<PreparedOp>>> prepared_ = {};
+  std::vector<std::array<std::vector<BoundOp>, kPhases>> lanes_ = {};
+  std::vector<BoundOp> check_ops_ = {};
+  std::vector<BoundOp> norm_ops_ = {};
+  std::vector<BoundOp> update_ops_ = {};
+};
+
+}  // namespace hethub

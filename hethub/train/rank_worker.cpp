@@ -1,0 +1,362 @@
+#include "hethub/train/rank_worker.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "hethub/base/error.h"
+
+namespace hethub {
+namespace {
+
+// What all ranks add up after a step: these, then one slot a rank for its RankWorker::nonfinite_.
+enum Summary : std::size_t { kLossSum, kTokens, kSquareSum, kSummaryNumbers };
+
+Phase phase_of(ActionKind kind) {
+  if (kind == ActionKind::kForward) return Phase::kForward;
+  return kind == ActionKind::kBackwardWeight ? Phase::kBackwardWeight : Phase::kBackward;
+}
+
+bool is_of_activation(ActionKind kind) {
+  return kind == ActionKind::kSendActivation || kind == ActionKind::kRecvActivation;
+}
+
+// Both ends of a message make the same tag: the position that sends it is on one side only.
+std::uint64_t tag_of(const Action& action) {
+  const int sender = action.position + (action.kind == ActionKind::kRecvActivation ? -1
+                                        : action.kind == ActionKind::kRecvGradient ? +1
+                                                                                   : 0);
+  const std::uint64_t activation = is_of_activation(action.kind) ? 1 : 0;
+  return activation << 44U | static_cast<std::uint64_t>(sender & 0xFFF) << 32U |
+         static_cast<std::uint32_t>(action.micro_batch);
+}
+
+}  // namespace
+
+RankWorker::RankWorker(const RankWorkerOptions& options)
+    : options_(options), rank_(*options.rank), device_(*options.device) {
+  const int lanes = rank_.memory.programs[0].lanes;
+  const Program& program = rank_.program;
+  std::int64_t largest = 0;
+  for (const int value : {program.received_activation, program.sent_activation}) {
+    if (value >= 0) largest = std::max(largest, program.values[value].spec.bytes());
+  }
+  port_ = std::make_unique<DevicePort>(
+      DevicePortOptions{.messenger = options_.messenger,
+                        .backend = &device_.backend(),
+                        .queue = &device_.queue(),
+                        .requests = 2 * lanes + 8,
+                        .staging_bytes = largest,
+                        .staging_slots = largest > 0 ? 2 * lanes + 4 : 0,
+                        .force_host_staged = options_.force_host_staged});
+  sends_.resize(static_cast<std::size_t>(lanes));
+  const auto rows =
+      static_cast<std::size_t>(batch_shape(*options_.plan, rank_.position.pipeline).rows());
+  host_.tokens.resize(rows);
+  host_.labels.resize(rows);
+  host_.losses.resize(rows);
+  host_.positions.resize(rows);
+  for (std::size_t row = 0; row < rows; ++row) {
+    host_.positions[row] =
+        static_cast<std::int32_t>(row % static_cast<std::size_t>(options_.plan->sequence_length));
+  }
+  sums_.resize(rank_.owned.size() + 1);
+  for (const Segment& segment : *options_.segments) {
+    for (const ModelTensor& tensor : segment.tensors) {
+      tensor_names_.push_back(tensor.name);
+    }
+  }
+  forward_only_ = forward_only(options_.schedule->positions(), options_.schedule->micro_batches);
+  make_groups();
+  make_segments();
+}
+
+// Groups are numbered in the order in which the segments name them, which all ranks agree on.
+void RankWorker::make_groups() {
+  std::vector<int> all(static_cast<std::size_t>(options_.plan->world_size()));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    all[rank] = static_cast<int>(rank);
+  }
+  world_ = std::make_unique<Communicator>(CommunicatorOptions{port_.get(), all, 0});
+  summary_.resize(kSummaryNumbers + all.size());
+  std::map<std::vector<int>, int> numbers;
+  for (const Segment& segment : *options_.segments) {
+    if (segment.ranks.size() < 2) continue;
+    const auto number = numbers.try_emplace(segment.ranks, static_cast<int>(numbers.size()) + 1);
+    const auto& ranks = segment.ranks;
+    const bool mine = std::find(ranks.begin(), ranks.end(), rank_.rank) != ranks.end();
+    if (!mine || groups_.contains(ranks)) continue;
+    groups_[ranks] = std::make_unique<Communicator>(
+        CommunicatorOptions{port_.get(), ranks, number.first->second});
+  }
+}
+
+void RankWorker::make_segments() {
+  for (const HeldSegment& held : rank_.segments) {
+    const Segment& segment = (*options_.segments)[held.segment];
+    if (segment.ranks.size() < 2) continue;
+    Communicator& group = *groups_.at(segment.ranks);
+    segments_.push_back(
+        {.group = &group,
+         .gradients = group.prepare(gradient_algorithm(segment), segment.owned, DType::kF32),
+         .parameters = group.prepare(parameter_algorithm(segment), segment.owned, DType::kF32),
+         .gradient_view = device_.view(held.gradients),
+         .parameter_view = device_.view(held.parameters)});
+  }
+}
+
+StepResult RankWorker::run_step(const SampleSource& source, std::int64_t step, std::int64_t update,
+                                const ActionObserver& observer) {
+  source_ = &source;
+  step_ = step;
+  update_ = update;
+  loss_sum_ = 0;
+  tokens_ = 0;
+  nonfinite_ = 0;
+  result_.skipped = false;
+  result_.reason.clear();
+  execute(*options_.schedule, rank_.position.stage, *this, observer);
+  return result_;
+}
+
+RankWorker::Evaluation RankWorker::evaluate(const SampleSource& source, std::int64_t round) {
+  source_ = &source;
+  step_ = round;
+  loss_sum_ = 0;
+  tokens_ = 0;
+  execute(forward_only_, rank_.position.stage, *this);
+  finish_sends();
+  std::array<double, 2> sums = {loss_sum_, tokens_};
+  world_->all_reduce_host(sums, deadline());
+  return {sums[0], sums[1]};
+}
+
+int RankWorker::rank_of(int worker) const {
+  return options_.plan->pipelines[rank_.position.pipeline].stages[worker].ranks[0];
+}
+
+View RankWorker::boundary(const Action& what) const {
+  const Program& program = rank_.program;
+  int value = -1;
+  if (what.kind == ActionKind::kSendActivation) value = program.sent_activation;
+  if (what.kind == ActionKind::kRecvActivation) value = program.received_activation;
+  if (what.kind == ActionKind::kSendGradient) value = program.sent_gradient;
+  if (what.kind == ActionKind::kRecvGradient) value = program.received_gradient;
+  return device_.view(value, what.micro_batch);
+}
+
+// Waits for the device, so that the action's span is the time the device took.
+void RankWorker::compute(const Action& what) {
+  if (what.kind == ActionKind::kForward) {
+    // A lane's earlier micro-batch may still be on its way out.
+    for (Request& request : sends_[device_.lane_of(what.micro_batch)]) {
+      request.wait(deadline());
+    }
+    upload_inputs(what.micro_batch);
+  }
+  device_.run(phase_of(what.kind), what.micro_batch);
+  const bool has_losses = what.kind == ActionKind::kForward && rank_.program.losses >= 0;
+  if (has_losses) {
+    device_.queue().download(device_.view(rank_.program.losses, what.micro_batch),
+                             std::as_writable_bytes(std::span(host_.losses)));
+  }
+  device_.synchronize(deadline());
+  if (has_losses) read_losses();
+}
+
+void RankWorker::upload_inputs(int micro_batch) {
+  const Pipeline& pipeline = options_.plan->pipelines[rank_.position.pipeline];
+  const std::int64_t length = options_.plan->sequence_length;
+  const bool reads_data = rank_.program.find("tokens") >= 0 || rank_.program.losses >= 0;
+  for (int sequence = 0; reads_data && sequence < pipeline.micro_batch_size; ++sequence) {
+    const std::int64_t sample = step_ * options_.plan->global_batch +
+                                first_sequence(*options_.plan, rank_.position.pipeline) +
+                                std::int64_t{micro_batch} * pipeline.micro_batch_size + sequence;
+    source_->read(sample, std::span(host_.tokens).subspan(sequence * length, length),
+                  std::span(host_.labels).subspan(sequence * length, length));
+  }
+  upload_input("tokens", host_.tokens, micro_batch);
+  upload_input("labels", host_.labels, micro_batch);
+  upload_input("positions", host_.positions, micro_batch);
+}
+
+void RankWorker::upload_input(const char* name, const std::vector<std::int32_t>& rows,
+                              int micro_batch) {
+  const int value = rank_.program.find(name);
+  if (value < 0) return;
+  device_.queue().upload(std::as_bytes(std::span(rows)), device_.view(value, micro_batch));
+}
+
+void RankWorker::read_losses() {
+  double sum = 0;
+  for (const float loss : host_.losses) {
+    sum += loss;
+  }
+  loss_sum_ += sum;
+  tokens_ +=
+      static_cast<double>(std::count_if(host_.labels.begin(), host_.labels.end(),
+                                        [](std::int32_t label) { return label != kIgnoredLabel; }));
+}
+
+void RankWorker::send(const Action& what, const WorkerAction& to) {
+  Request& pending = sends_[device_.lane_of(what.micro_batch)][is_of_activation(what.kind) ? 0 : 1];
+  pending.wait(deadline());
+  pending = world_->send(rank_of(to.worker), tag_of(what), boundary(what));
+}
+
+void RankWorker::recv(const Action& what, const WorkerAction& from) {
+  if (what.kind == ActionKind::kRecvActivation) {
+    for (Request& request : sends_[device_.lane_of(what.micro_batch)]) {
+      request.wait(deadline());
+    }
+  }
+  world_->recv(rank_of(from.worker), tag_of(what), boundary(what)).wait(deadline());
+}
+
+void RankWorker::finish_step(const Action& what) {
+  switch (what.kind) {
+    case ActionKind::kSyncGradients:
+      return sync_gradients();
+    case ActionKind::kSyncNorm:
+      return sync_norm();
+    case ActionKind::kUpdate:
+      return update();
+    case ActionKind::kSyncParameters:
+      return sync_parameters();
+    case ActionKind::kForward:
+    case ActionKind::kBackward:
+    case ActionKind::kBackwardInput:
+    case ActionKind::kBackwardWeight:
+    case ActionKind::kSendActivation:
+    case ActionKind::kRecvActivation:
+    case ActionKind::kSendGradient:
+    case ActionKind::kRecvGradient:
+      break;
+  }
+}
+
+void RankWorker::finish_sends() {
+  for (auto& lane : sends_) {
+    for (Request& request : lane) {
+      request.wait(deadline());
+    }
+  }
+}
+
+void RankWorker::sync_gradients() {
+  finish_sends();
+  const ArenaRange all = {rank_.memory.gradients_offset, rank_.memory.flat_bytes};
+  if (options_.before_sync) options_.before_sync(step_, device_.view(all), device_.queue());
+  check_gradients();
+  const View scratch = device_.view(rank_.scratch);
+  for (SegmentSync& sync : segments_) {
+    sync.group->run(*sync.gradients, sync.gradient_view,
+                    scratch.slice(0, sync.gradients->scratch_bytes()), deadline());
+  }
+  device_.synchronize(deadline());
+}
+
+// A sum that is not finite is found before it spreads to the other holders.
+void RankWorker::check_gradients() {
+  if (device_.check_ops().empty()) return;
+  device_.run(device_.check_ops());
+  device_.queue().download(device_.view(rank_.square_sums),
+                           std::as_writable_bytes(std::span(sums_)));
+  device_.synchronize(deadline());
+  if (!std::isfinite(sums_.back())) nonfinite_ = first_nonfinite_tensor();
+}
+
+int RankWorker::ordinal_of(const std::string& tensor) const {
+  const auto found = std::find(tensor_names_.begin(), tensor_names_.end(), tensor);
+  return static_cast<int>(found - tensor_names_.begin()) + 1;
+}
+
+// Only after a failure: reads this rank's gradients tensor by tensor.
+int RankWorker::first_nonfinite_tensor() {
+  const Program& program = rank_.program;
+  for (const int parameter : program.values_of(ValueRole::kParameter)) {
+    std::vector<float> values(static_cast<std::size_t>(program.values[parameter].spec.elements()));
+    device_.queue().download(device_.view(program.gradient_of(parameter), 0),
+                             std::as_writable_bytes(std::span(values)));
+    device_.synchronize(deadline());
+    const bool finite =
+        std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+    if (!finite) return ordinal_of(program.values[parameter].name);
+  }
+  return 0;  // every value is a number; the sum of their squares overflowed
+}
+
+void RankWorker::read_square_sums() {
+  device_.run(device_.norm_ops());
+  device_.queue().download(device_.view(rank_.square_sums),
+                           std::as_writable_bytes(std::span(sums_)));
+  device_.synchronize(deadline());
+  result_.square_sums.assign(sums_.begin(), sums_.end() - 1);
+}
+
+void RankWorker::sync_norm() {
+  read_square_sums();
+  std::fill(summary_.begin(), summary_.end(), 0.0);
+  for (std::size_t piece = 0; piece < rank_.owned.size(); ++piece) {
+    const double sum = sums_[piece];
+    summary_[kSquareSum] += std::isfinite(sum) ? sum : 0;
+    // Where gradients are mixed, check_gradients() has found whose they were.
+    if (!std::isfinite(sum) && nonfinite_ == 0 && device_.check_ops().empty()) {
+      nonfinite_ = ordinal_of(rank_.owned[piece].tensor.name);
+    }
+  }
+  if (!std::isfinite(loss_sum_) && nonfinite_ == 0) nonfinite_ = -1;
+  summary_[kLossSum] = std::isfinite(loss_sum_) ? loss_sum_ : 0;
+  summary_[kTokens] = tokens_;
+  summary_[kSummaryNumbers + rank_.rank] = nonfinite_;
+  world_->all_reduce_host(summary_, deadline());
+  result_.tokens = summary_[kTokens];
+  result_.loss = summary_[kLossSum] / std::max(result_.tokens, 1.0);
+  result_.gradient_norm =
+      result_.tokens > 0 ? gradient_norm({summary_[kTokens], summary_[kSquareSum]}) : 0;
+  result_.learning_rate = learning_rate(options_.optimizer, step_);
+  note_nonfinite();
+  if (result_.tokens == 0 && !result_.skipped) {
+    result_.skipped = true;
+    result_.reason = "no counted label in the global batch";
+  }
+}
+
+void RankWorker::note_nonfinite() {
+  for (std::size_t rank = 0; kSummaryNumbers + rank < summary_.size(); ++rank) {
+    const auto bad = static_cast<int>(summary_[kSummaryNumbers + rank]);
+    if (bad == 0) continue;
+    result_.skipped = true;
+    result_.reason =
+        text("reason=nonfinite rank=", rank,
+             " param=", bad < 0 ? "loss" : tensor_names_[static_cast<std::size_t>(bad - 1)]);
+    result_.loss = std::nan("");
+    result_.gradient_norm = std::nan("");
+    return;
+  }
+}
+
+void RankWorker::update() {
+  if (result_.skipped) {
+    device_.zero_gradients();
+    return device_.synchronize(deadline());
+  }
+  const auto scalars = adamw_scalars(options_.optimizer, result_.learning_rate, update_,
+                                     {summary_[kTokens], summary_[kSquareSum]});
+  device_.queue().upload(std::as_bytes(std::span(scalars)), device_.view(rank_.scalars));
+  device_.run(device_.update_ops());
+  device_.synchronize(deadline());
+}
+
+void RankWorker::sync_parameters() {
+  const View scratch = device_.view(rank_.scratch);
+  for (SegmentSync& sync : segments_) {
+    sync.group->run(*sync.parameters, sync.parameter_view,
+                    scratch.slice(0, sync.parameters->scratch_bytes()), deadline());
+  }
+  device_.synchronize(deadline());
+}
+
+}  // namespace hethub

@@ -1,0 +1,286 @@
+#include "hethub/train/trainer.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include <unistd.h>
+
+#include "hethub/base/clock.h"
+#include "hethub/base/error.h"
+#include "hethub/checkpoint/folder.h"
+#include "hethub/plan/plan_file.h"
+#include "hethub/plan/validate.h"
+#include "hethub/trace/perfetto.h"
+
+namespace hethub {
+namespace {
+
+RankPlan plan_of(const TrainOptions& options, const std::vector<Segment>& segments, int rank) {
+  return make_rank_plan(options.plan, options.model, segments, rank);
+}
+
+std::vector<Segment> checked_segments(const TrainOptions& options, int world_size) {
+  require_valid(options.plan, options.model);
+  check(options.optimizer);
+  if (options.plan.world_size() != world_size) {
+    throw Error(ErrorCode::kInvalidPlan,
+                {.what = "plan: number of ranks",
+                 .found = text(options.plan.world_size()),
+                 .expected = text(world_size, ", as many as were started"),
+                 .fix = "start the run with 'hethub launch --plan', which counts them"});
+  }
+  return segments_of(options.plan, options.model);
+}
+
+std::string lane_of(const Action& action) {
+  const bool computes = action.is_compute() || action.kind == ActionKind::kUpdate ||
+                        action.kind == ActionKind::kSyncNorm;
+  return computes ? "compute" : "comm";
+}
+
+// Puts a NaN into this rank's gradient in the steps that the injection names.
+std::function<void(std::int64_t, View, Queue&)> nan_of(const Injection& inject, int rank) {
+  if (inject.nan_rank != rank) return {};
+  return [inject](std::int64_t step, View gradients, Queue& queue) {
+    if (step + 1 < inject.nan_step || step + 1 > inject.nan_last) return;
+    static const float kNan = std::nanf("");
+    queue.upload(std::as_bytes(std::span(&kNan, 1)), gradients.slice(0, 4));
+  };
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainOptions options, Backend& backend, Messenger& messenger)
+    : options_(std::move(options)),
+      messenger_(messenger),
+      segments_(checked_segments(options_, messenger.world_size())),
+      rank_(plan_of(options_, segments_, messenger.rank())),
+      schedule_(schedule_of(options_.plan, rank_.position.pipeline)),
+      device_(backend, rank_),
+      state_(options_.model, device_) {
+  worker_ = std::make_unique<RankWorker>(RankWorkerOptions{
+      .plan = &options_.plan,
+      .segments = &segments_,
+      .rank = &rank_,
+      .schedule = &schedule_,
+      .device = &device_,
+      .messenger = &messenger_,
+      .optimizer = options_.optimizer,
+      .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout_s * 1000)),
+      .before_sync = nan_of(options_.inject, rank_.rank)});
+  start();
+  record_labels();
+  const std::vector<std::string> arenas = gather_text(text(rank_.memory.arena_bytes));
+  for (const std::string& arena : arenas) {
+    largest_arena_ = std::max<std::int64_t>(largest_arena_, std::stoll(arena));
+  }
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::start() {
+  const std::string& wanted = options_.start.resume;
+  if (wanted == "auto") {
+    const LatestCheckpoint latest = find_latest(options_.checkpoint.dir);
+    notes_ = latest.ignored;
+    if (latest.found) return resume(latest.found->folder);
+  } else if (!wanted.empty()) {
+    return resume(resolve_checkpoint(wanted));
+  }
+  if (options_.start.init_from.empty()) return state_.initialize(options_.start.seed);
+  const auto warnings =
+      state_.load_hugging_face(options_.start.init_from, options_.start.tie_missing_head);
+  notes_.insert(notes_.end(), warnings.begin(), warnings.end());
+}
+
+void Trainer::resume(const std::filesystem::path& folder) {
+  const CheckpointFacts facts = state_.load_checkpoint(folder);
+  step_ = facts.step;
+  const auto counter = [&](const char* name) {
+    const auto found = facts.counters.find(name);
+    return found == facts.counters.end() ? 0 : found->second;
+  };
+  updates_ = counter("updates");
+  skipped_ = counter("skipped_steps");
+  tokens_seen_ = static_cast<double>(counter("tokens"));
+  last_saved_ = step_;
+  if (facts.next_sample != step_ * options_.plan.global_batch) {
+    throw Error(ErrorCode::kInvalidConfig,
+                {.what = text(folder.string(), ": the next sample"),
+                 .found = text(facts.next_sample),
+                 .expected = text(step_ * options_.plan.global_batch, ", step ", step_,
+                                  " of global batches of ", options_.plan.global_batch),
+                 .fix = "resume with the global batch that the run had"});
+  }
+  notes_.push_back(text("resumed from ", folder.filename().string(), " at step ", step_));
+}
+
+void Trainer::record_labels() {
+  if (options_.trace_steps <= 0) return;
+  const auto& actions = schedule_.actions.at(rank_.position.stage);
+  const auto capacity = options_.trace_steps * std::ssize(actions);
+  recorder_ = std::make_unique<TraceRecorder>(
+      rank_.rank, text("rank ", rank_.rank, " (", rank_.kind, ")"), capacity);
+  for (const Action& action : actions) {
+    labels_.push_back(recorder_->add_label({.lane = lane_of(action),
+                                            .name = name_of(action),
+                                            .category = std::string(name_of(action.kind))}));
+  }
+}
+
+void Trainer::run(const SampleSource& training, const SampleSource* held_out,
+                  const TrainObserver& observer) {
+  for (const std::string& note : notes_) {
+    if (leads() && observer.note) observer.note(note);
+  }
+  while (step_ < options_.steps) {
+    train_step(training, observer);
+    const bool last = step_ == options_.steps;
+    const auto due = [&](std::int64_t every) { return last || (every > 0 && step_ % every == 0); };
+    if (held_out != nullptr && options_.evaluate_rounds > 0 && due(options_.evaluate_every)) {
+      evaluate(*held_out, observer);
+    }
+    if (!options_.checkpoint.dir.empty() && due(options_.checkpoint.every)) save(observer);
+    if (skipped_in_a_row_ >= options_.most_skips_in_a_row) {
+      throw Error(
+          ErrorCode::kNumerical,
+          {.what = "training",
+           .found = text(skipped_in_a_row_, " skipped steps in a row, the last at step ", step_),
+           .expected = text("fewer than ", options_.most_skips_in_a_row),
+           .fix = "lower --lr, look at the data of these steps, or raise --max-skips"});
+    }
+  }
+}
+
+void Trainer::train_step(const SampleSource& training, const TrainObserver& observer) {
+  if (observer.before_step) observer.before_step(step_);
+  ActionObserver record;
+  if (recorder_ != nullptr) {
+    record = [this](int slot, double begin, double end) {
+      recorder_->record(labels_[static_cast<std::size_t>(slot)], begin, end);
+    };
+  }
+  const double begin = seconds_now();
+  const StepResult result = worker_->run_step(training, step_, updates_ + 1, record);
+  const double seconds = seconds_now() - begin;
+  ++step_;
+  updates_ += result.skipped ? 0 : 1;
+  skipped_ += result.skipped ? 1 : 0;
+  skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
+  tokens_seen_ += result.tokens;
+  seconds_ += seconds;
+  ++steps_timed_;
+  if (!leads() || !observer.step) return;
+  observer.step(result, {.step = step_,
+                         .total_steps = options_.steps,
+                         .step_seconds = seconds,
+                         .predicted_seconds = options_.plan.predicted_step_seconds,
+                         .flops_per_token =
+                             model_flops_per_token(options_.model, options_.plan.sequence_length),
+                         .peak_flops_per_s = options_.peak_flops_per_s,
+                         .seconds_left = seconds_ / static_cast<double>(steps_timed_) *
+                                         static_cast<double>(options_.steps - step_),
+                         .arena_bytes = largest_arena_,
+                         .skipped_steps = skipped_});
+}
+
+void Trainer::evaluate(const SampleSource& held_out, const TrainObserver& observer) {
+  const std::int64_t whole = held_out.samples_per_epoch() / options_.plan.global_batch;
+  const std::int64_t rounds =
+      std::clamp<std::int64_t>(options_.evaluate_rounds, 1, std::max<std::int64_t>(whole, 1));
+  RankWorker::Evaluation sum;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    const RankWorker::Evaluation part = worker_->evaluate(held_out, round);
+    sum.loss_sum += part.loss_sum;
+    sum.tokens += part.tokens;
+  }
+  if (leads() && observer.evaluation) {
+    observer.evaluation(step_, sum.loss_sum / std::max(sum.tokens, 1.0), sum.tokens);
+  }
+}
+
+ShardOptions Trainer::shard_options() const {
+  const Injection& inject = options_.inject;
+  const bool here = inject.kill_step < 0 || inject.kill_step == step_;
+  if (inject.kill_at_checkpoint_bytes < 0 || !here) return {};
+  return {.after_bytes = [share = inject.kill_at_checkpoint_bytes](std::int64_t written,
+                                                                   std::int64_t total) {
+    if (static_cast<double>(written) >= share * static_cast<double>(total)) {
+      ::kill(::getpid(), SIGKILL);
+    }
+  }};
+}
+
+void Trainer::save(const TrainObserver& observer) {
+  if (last_saved_ == step_) return;
+  const ShardRecord mine =
+      state_.save({options_.checkpoint.dir, step_, rank_.rank}, shard_options());
+  const std::vector<std::string> texts = gather_text(to_text(mine));
+  if (leads()) {
+    std::vector<ShardRecord> records;
+    for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+      records.push_back(record_from(texts[rank], text("the record of rank ", rank)));
+    }
+    const CheckpointFacts facts{.step = step_,
+                                .next_sample = step_ * options_.plan.global_batch,
+                                .seeds = {{"run", options_.start.seed}},
+                                .counters = {{"updates", updates_},
+                                             {"skipped_steps", skipped_},
+                                             {"tokens", static_cast<std::int64_t>(tokens_seen_)}},
+                                .optimizer = {{"learning_rate", options_.optimizer.learning_rate},
+                                              {"beta1", options_.optimizer.beta1},
+                                              {"beta2", options_.optimizer.beta2},
+                                              {"epsilon", options_.optimizer.epsilon},
+                                              {"weight_decay", options_.optimizer.weight_decay}},
+                                .plan_hash = plan_hash(options_.plan),
+                                .model_config = options_.model.json};
+    const auto folder = commit_checkpoint(options_.checkpoint.dir, facts, state_.logical_tensors(),
+                                          records, {.keep_last = options_.checkpoint.keep_last});
+    if (observer.note) observer.note("saved " + folder.string());
+  }
+  worker_->world().barrier(worker_->deadline());
+  last_saved_ = step_;
+}
+
+// Every rank's text, in rank order, on every rank.
+std::vector<std::string> Trainer::gather_text(const std::string& mine) {
+  Communicator& world = worker_->world();
+  const auto ranks = static_cast<std::size_t>(world.size());
+  std::vector<double> sizes(ranks, 0.0);
+  sizes[static_cast<std::size_t>(rank_.rank)] = static_cast<double>(mine.size());
+  world.all_reduce_host(sizes, worker_->deadline());
+  const auto longest = static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end()));
+  std::vector<std::byte> padded(longest);
+  std::memcpy(padded.data(), mine.data(), mine.size());
+  std::vector<std::byte> all(longest * ranks);
+  world.all_gather_host(padded, all, worker_->deadline());
+  std::vector<std::string> texts;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    texts.emplace_back(reinterpret_cast<const char*>(all.data()) + rank * longest,
+                       static_cast<std::size_t>(sizes[rank]));
+  }
+  return texts;
+}
+
+Timeline Trainer::gather_trace() {
+  std::string mine;
+  if (recorder_ != nullptr) {
+    const Timeline timeline = recorder_->take("measured");
+    mine = perfetto_text(std::span(&timeline, 1));
+  }
+  const std::vector<std::string> texts = gather_text(mine);
+  std::vector<Timeline> parts;
+  for (const std::string& part : texts) {
+    if (!leads() || part.empty()) continue;
+    for (Timeline& timeline : parse_perfetto(part, "trace")) {
+      parts.push_back(std::move(timeline));
+    }
+  }
+  Timeline all = merge(parts);
+  all.name = "measured";
+  return all;
+}
+
+}  // namespace hethub
