@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include <unistd.h>
@@ -45,7 +46,7 @@ std::function<void(std::int64_t, View, Queue&)> nan_of(const Injection& inject, 
   if (inject.nan_rank != rank) return {};
   return [inject](std::int64_t step, View gradients, Queue& queue) {
     if (step + 1 < inject.nan_step || step + 1 > inject.nan_last) return;
-    static const float kNan = std::nanf("");
+    static const float kNan = std::numeric_limits<float>::quiet_NaN();
     queue.upload(std::as_bytes(std::span(&kNan, 1)), gradients.slice(0, 4));
   };
 }
