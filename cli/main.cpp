@@ -20,6 +20,7 @@ const std::vector<AddVerb>& verbs() {
       // one a line
       add_data,
       add_launch,
+      add_train,
   };
   return kAll;
 }

@@ -167,19 +167,19 @@ TrainOptions complete(const Options& options) {
   return train;
 }
 
-TokenDataset open_data(const Options& options, const TrainOptions& train, Split split) {
-  return TokenDataset({.prefix = options.data,
-                       .sequence_length = train.plan.sequence_length,
-                       .vocabulary_size = train.model.vocab_size,
-                       .seed = train.start.seed,
-                       .held_out_fraction = options.held_out_fraction,
-                       .split = split});
+TokenDatasetOptions data_options(const Options& options, const TrainOptions& train, Split split) {
+  return {.prefix = options.data,
+          .sequence_length = train.plan.sequence_length,
+          .vocabulary_size = train.model.vocab_size,
+          .seed = train.start.seed,
+          .held_out_fraction = options.held_out_fraction,
+          .split = split};
 }
 
 int dry_run(const Options& options, const TrainOptions& train) {
   require_valid(train.plan, train.model);
   check(train.optimizer);
-  const TokenDataset data = open_data(options, train, Split::kTraining);
+  const TokenDataset data(data_options(options, train, Split::kTraining));
   const auto segments = segments_of(train.plan, train.model);
   std::cout << "dry run: " << parameter_count(train.model) << " parameters, "
             << data.samples_per_epoch() << " samples of " << data.sequence_length()
@@ -198,9 +198,9 @@ void train_rank(const Options& options, const TrainOptions& train, Messenger& me
   const std::string kind =
       train.plan.kind_of_rank().at(static_cast<std::size_t>(messenger.rank()));
   const auto backend = open_kind(kind, options.cluster, options.device);
-  const TokenDataset training = open_data(options, train, Split::kTraining);
+  const TokenDataset training(data_options(options, train, Split::kTraining));
   std::optional<TokenDataset> held_out;
-  if (train.evaluate_rounds > 0) held_out.emplace(open_data(options, train, Split::kHeldOut));
+  if (train.evaluate_rounds > 0) held_out.emplace(data_options(options, train, Split::kHeldOut));
   std::optional<LoggedSource> logged;
   if (!options.log_samples.empty()) {
     logged.emplace(training, text(options.log_samples, ".rank-", messenger.rank()));
