@@ -18,6 +18,8 @@ using AddVerb = void (*)(CLI::App& app, VerbCall& call);
 const std::vector<AddVerb>& verbs() {
   static const std::vector<AddVerb> kAll = {
       // one a line
+      add_plan,
+      add_predict,
       add_data,
       add_launch,
       add_train,

@@ -16,13 +16,15 @@ constexpr std::int64_t kNormNumbers = 4;
 class StepWriter {
  public:
   StepWriter(StepBuilder& builder, const Plan& plan, const std::vector<Segment>& segments,
-             const StepNumbers& numbers, const std::vector<int>& devices, Labels labels)
+             const StepNumbers& numbers, const std::vector<int>& devices, Labels labels,
+             StepPart part)
       : builder_(builder),
         plan_(plan),
         segments_(segments),
         numbers_(numbers),
         devices_(devices),
-        labels_(labels) {}
+        labels_(labels),
+        part_(part) {}
 
   void write() {
     begin_collectives();
@@ -33,7 +35,7 @@ class StepWriter {
         pipeline_ = static_cast<int>(pipeline);
         rank_ = plan_.pipelines[pipeline].stages[worker].ranks.front();
         for (const Action& action : schedule_.actions[worker]) {
-          write_action(worker, action);
+          if (wanted(action)) write_action(worker, action);
         }
       }
     }
@@ -41,6 +43,21 @@ class StepWriter {
 
  private:
   int device() const { return devices_[rank_]; }
+
+  bool wanted(const Action& action) const {
+    const bool of_pipeline = action.is_compute() || action.is_send() || action.is_recv();
+    switch (part_) {
+      case StepPart::kWhole:
+        return true;
+      case StepPart::kPipelines:
+        return of_pipeline;
+      case StepPart::kAfterPipelines:
+        return !of_pipeline;
+      case StepPart::kAfterNorm:
+        return action.kind == ActionKind::kUpdate || action.kind == ActionKind::kSyncParameters;
+    }
+    return true;
+  }
 
   // Each position may send each micro-batch's activation and gradient, in each direction.
   int messages() const {
@@ -120,6 +137,7 @@ class StepWriter {
   }
 
   void begin_collectives() {
+    if (part_ == StepPart::kPipelines) return;
     for (const Segment& segment : segments_) {
       if (segment.ranks.size() < 2) continue;
       std::vector<int> group;
@@ -160,6 +178,7 @@ class StepWriter {
   const StepNumbers& numbers_;
   const std::vector<int>& devices_;
   Labels labels_;
+  StepPart part_;
   std::vector<SegmentCollective> gradients_ = {};
   std::vector<SegmentCollective> parameters_ = {};
   std::vector<SimCollective> norm_ = {};  // of all ranks; none if there is one rank
@@ -199,8 +218,9 @@ std::vector<int> cluster_ranks_of(const Plan& plan, const std::vector<RankPlace>
 }
 
 void write_step(StepBuilder& builder, const Plan& plan, const std::vector<Segment>& segments,
-                const StepNumbers& numbers, const std::vector<int>& devices, Labels labels) {
-  StepWriter(builder, plan, segments, numbers, devices, labels).write();
+                const StepNumbers& numbers, const std::vector<int>& devices, Labels labels,
+                StepPart part) {
+  StepWriter(builder, plan, segments, numbers, devices, labels, part).write();
 }
 
 }  // namespace hethub

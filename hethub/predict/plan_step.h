@@ -26,6 +26,14 @@ struct StepNumbers {
 /// Whether tasks get labels: a timeline needs them, a search does not.
 enum class Labels : std::uint8_t { kNone, kAll };
 
+/// Which part of a step is written.
+enum class StepPart : std::uint8_t {
+  kWhole,
+  kPipelines,       ///< micro-batches only
+  kAfterPipelines,  ///< from the gradients' synchronisation on
+  kAfterNorm,       ///< from the optimizer on: no rank begins it before all have done the rest
+};
+
 /// The cluster's rank that runs each rank of the plan. A plan's ranks are the cluster's where the
 /// kinds agree; a plan that leaves devices out has its nth rank of a kind on the cluster's nth
 /// device of that kind. Throws kInvalidPlan if the cluster has too few.
@@ -34,6 +42,7 @@ std::vector<int> cluster_ranks_of(const Plan& plan, const std::vector<RankPlace>
 /// Writes a step of `plan`: each rank's actions in the order of its schedule.
 /// `segments` are segments_of the plan; `devices` are cluster_ranks_of it.
 void write_step(StepBuilder& builder, const Plan& plan, const std::vector<Segment>& segments,
-                const StepNumbers& numbers, const std::vector<int>& devices, Labels labels);
+                const StepNumbers& numbers, const std::vector<int>& devices, Labels labels,
+                StepPart part = StepPart::kWhole);
 
 }  // namespace hethub

@@ -1,0 +1,164 @@
+#include "hethub/predict/predict.h"
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/verb.h"
+#include "hethub/base/error.h"
+#include "hethub/base/files.h"
+#include "hethub/base/json.h"
+#include "hethub/cluster/cluster_file.h"
+#include "hethub/cost/costs_file.h"
+#include "hethub/plan/plan_file.h"
+#include "hethub/plan/validate.h"
+#include "hethub/search/reasons.h"
+#include "hethub/trace/perfetto.h"
+
+namespace hethub {
+namespace {
+
+struct PredictArguments {
+  std::string plan = {};
+  std::string model = {};
+  std::string cluster = {};
+  std::string costs = {};
+  std::string trace = {};
+  std::string validate = {};
+};
+
+// The plan's own path is tried as written, then beside the plan.
+std::filesystem::path model_path(const PredictArguments& arguments, const Plan& plan) {
+  if (!arguments.model.empty()) return arguments.model;
+  const std::filesystem::path written = plan.model;
+  if (written.is_absolute() || std::filesystem::exists(written)) return written;
+  return std::filesystem::path(arguments.plan).parent_path() / written;
+}
+
+Json json_of(const RankPrediction& rank) {
+  return {{"rank", rank.rank},
+          {"kind", rank.kind},
+          {"compute_seconds", rank.compute_seconds},
+          {"update_seconds", rank.update_seconds},
+          {"transfer_seconds", rank.transfer_seconds},
+          {"bubble_seconds", rank.bubble_seconds},
+          {"arena_bytes", rank.arena_bytes},
+          {"fixed_bytes", rank.fixed_bytes},
+          {"free_bytes", rank.free_bytes()}};
+}
+
+Json json_of(const Prediction& prediction, const UpperBound& bound) {
+  Json ranks = Json::array();
+  for (const RankPrediction& rank : prediction.ranks) {
+    ranks.push_back(json_of(rank));
+  }
+  Json sources = Json::object();
+  for (int source = 0; source < 3; ++source) {
+    const double share = prediction.cost.seconds > 0
+                             ? prediction.cost.seconds_by_source[source] / prediction.cost.seconds
+                             : 0;
+    sources[std::string(name_of(static_cast<CostSource>(source)))] = share;
+  }
+  return {{"predicted", true},
+          {"step_seconds", prediction.step_seconds},
+          {"tokens_per_second", prediction.tokens_per_second},
+          {"bubble_fraction", prediction.bubble_fraction},
+          {"mfu", prediction.mfu},
+          {"gemm_fraction", prediction.gemm_fraction},
+          {"upper_bound_tokens_per_second", bound.tokens_per_second},
+          {"costs_by_source", sources},
+          {"farthest_scaling", prediction.cost.farthest},
+          {"ranks", ranks}};
+}
+
+void print_table(const Prediction& prediction, const UpperBound& bound) {
+  const Prediction& p = prediction;
+  std::printf("predicted step      %.6g s\n", p.step_seconds);
+  std::printf("predicted rate      %.6g tokens/s\n", p.tokens_per_second);
+  std::printf("predicted bubble    %.1f %%\n", 100 * p.bubble_fraction);
+  if (p.mfu > 0) std::printf("predicted MFU       %.1f %% of the data sheets\n", 100 * p.mfu);
+  if (p.gemm_fraction > 0) {
+    std::printf("predicted products  %.1f %% of the measured matrix-product peaks\n",
+                100 * p.gemm_fraction);
+  }
+  if (bound.tokens_per_second > 0) {
+    std::printf("predicted bound     %.1f %% of the sum of the kinds alone (%.6g tokens/s)\n",
+                100 * p.tokens_per_second / bound.tokens_per_second, bound.tokens_per_second);
+  }
+  const double all = p.cost.seconds > 0 ? p.cost.seconds : 1;
+  std::printf(
+      "costs               %.0f %% measured, %.0f %% scaled (up to %.3g x), %.0f %% data sheet\n",
+      100 * p.cost.seconds_by_source[0] / all, 100 * p.cost.seconds_by_source[1] / all,
+      p.cost.farthest, 100 * p.cost.seconds_by_source[2] / all);
+  std::printf("\n%4s %-12s %10s %10s %10s %10s %12s %12s\n", "rank", "kind", "compute", "messages",
+              "optimizer", "waiting", "memory", "free");
+  for (const RankPrediction& rank : p.ranks) {
+    const double step = p.step_seconds / 100;
+    std::printf("%4d %-12s %9.1f%% %9.1f%% %9.1f%% %9.1f%% %12s %12s\n", rank.rank,
+                rank.kind.c_str(), rank.compute_seconds / step, rank.transfer_seconds / step,
+                rank.update_seconds / step, rank.bubble_seconds / step,
+                bytes_text(static_cast<double>(rank.arena_bytes + rank.fixed_bytes)).c_str(),
+                rank.free_bytes() >= 0
+                    ? bytes_text(static_cast<double>(rank.free_bytes())).c_str()
+                    : ("-" + bytes_text(static_cast<double>(-rank.free_bytes()))).c_str());
+  }
+}
+
+UpperBound bound_of(const Plan& plan, const ModelConfig& model, const CostModel& costs) {
+  SearchRequest request(costs);
+  request.model = model;
+  request.sequence_length = plan.sequence_length;
+  request.global_batch = plan.global_batch;
+  request.time_limit_s = 2;
+  return upper_bound_of(request, *make_strategy("exact"));
+}
+
+int run_predict(const PredictArguments& arguments, bool json) {
+  if (!arguments.validate.empty()) {
+    throw Error(ErrorCode::kUnsupported, {.what = "--validate",
+                                          .found = arguments.validate,
+                                          .expected = "a plan to predict",
+                                          .fix = "use --plan: this version cannot compare "
+                                                 "predictions with published runs yet"});
+  }
+  if (arguments.plan.empty() || arguments.cluster.empty()) {
+    throw Error(ErrorCode::kUsage, {.what = "predict",
+                                    .found = "no --plan or no --cluster",
+                                    .expected = "both",
+                                    .fix = "see hethub predict --help"});
+  }
+  const Plan plan = read_plan(arguments.plan);
+  const ModelConfig model = read_model(model_path(arguments, plan));
+  const CostModel costs(read_cluster(arguments.cluster),
+                        arguments.costs.empty() ? Costs{} : read_costs(arguments.costs));
+  const Prediction prediction = predict(plan, model, costs, {.timeline = !arguments.trace.empty()});
+  if (!arguments.trace.empty()) write_perfetto({&prediction.timeline, 1}, arguments.trace);
+  const UpperBound bound = bound_of(plan, model, costs);
+  if (json) {
+    std::cout << json_of(prediction, bound).dump() << '\n';
+  } else {
+    print_table(prediction, bound);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app, VerbCall& call) {
+  CLI::App& command = *app.add_subcommand("predict", "say what a plan's step will take");
+  const auto arguments = std::make_shared<PredictArguments>();
+  command.add_option("--plan", arguments->plan, "the plan file");
+  command.add_option("--cluster", arguments->cluster, "the cluster file");
+  command.add_option("--costs", arguments->costs, "measured costs; without: the data sheets");
+  command.add_option("--model", arguments->model, "config.json; without: the one the plan names");
+  command.add_option("--trace", arguments->trace, "write the simulated step for Perfetto");
+  command.add_option("--validate", arguments->validate, "published runs (not in this version)");
+  command.footer(
+      "Example:\n  hethub predict --plan plan.json --cluster cluster.yaml --costs costs.json "
+      "--trace step.json");
+  on_chosen(command, call, "predict", arguments, run_predict);
+}
+
+}  // namespace hethub

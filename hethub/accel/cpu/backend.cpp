@@ -1,0 +1,201 @@
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include <oneapi/dnnl/dnnl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "hethub/accel/cpu/affinity.h"
+#include "hethub/accel/cpu/cpu.h"
+#include "hethub/accel/cpu/levels.h"
+#include "hethub/accel/cpu/prepare.h"
+#include "hethub/base/error.h"
+
+namespace hethub {
+namespace {
+
+constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+
+std::int64_t round_up(std::int64_t bytes, std::int64_t multiple) {
+  return (bytes + multiple - 1) / multiple * multiple;
+}
+
+std::int64_t page_bytes() { return sysconf(_SC_PAGESIZE); }
+
+// A file of one number, or the largest number if it holds none ("max") or is not there.
+std::int64_t number_in(const char* path) {
+  std::ifstream file(path);
+  std::int64_t number = 0;
+  return file >> number ? number : std::numeric_limits<std::int64_t>::max();
+}
+
+// What the control group leaves this process, in either version.
+std::int64_t group_limit() {
+  return std::min(number_in("/sys/fs/cgroup/memory.max"),
+                  number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+}
+
+std::int64_t group_use() {
+  const std::int64_t use = std::min(number_in("/sys/fs/cgroup/memory.current"),
+                                    number_in("/sys/fs/cgroup/memory/memory.usage_in_bytes"));
+  return use == std::numeric_limits<std::int64_t>::max() ? 0 : use;
+}
+
+std::int64_t total_memory() {
+  return std::min<std::int64_t>(sysconf(_SC_PHYS_PAGES) * page_bytes(), group_limit());
+}
+
+// The value after `key` in a file of "key: value" lines.
+std::string value_in(const char* path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.compare(0, key.size(), key) != 0) continue;
+    const std::size_t start = line.find_first_not_of(" \t:", key.size());
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return "";
+}
+
+std::int64_t free_memory() {
+  const std::string available = value_in("/proc/meminfo", "MemAvailable");
+  const std::int64_t system =
+      available.empty() ? total_memory() : std::strtoll(available.c_str(), nullptr, 10) * 1024;
+  return std::min(system, std::max<std::int64_t>(0, group_limit() - group_use()));
+}
+
+// Pages of zeros, huge where they fit, present from the start: a step takes no page fault.
+class CpuBuffer : public Buffer {
+ public:
+  explicit CpuBuffer(std::int64_t bytes) : Buffer(bytes) {
+    const std::int64_t alignment = bytes >= kHugePage ? kHugePage : page_bytes();
+    mapped_bytes_ = round_up(std::max<std::int64_t>(bytes, 1), page_bytes()) + alignment;
+    mapped_ = mmap(nullptr, static_cast<std::size_t>(mapped_bytes_), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped_ == MAP_FAILED) fail(bytes);
+    const auto start = reinterpret_cast<std::intptr_t>(mapped_);
+    data_ = static_cast<std::byte*>(mapped_) + (round_up(start, alignment) - start);
+    if (bytes >= kHugePage) madvise(data_, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+    std::memset(data_, 0, static_cast<std::size_t>(bytes));
+  }
+  ~CpuBuffer() override { munmap(mapped_, static_cast<std::size_t>(mapped_bytes_)); }
+
+  std::byte* host_data() override { return data_; }
+
+  [[noreturn]] static void fail(std::int64_t bytes) {
+    throw Error(ErrorCode::kOutOfMemory,
+                {.what = "cpu: memory for a buffer",
+                 .found = text(free_memory(), " bytes free"),
+                 .expected = text(bytes),
+                 .fix = "choose a plan that needs less on this machine, or end other programs"});
+  }
+
+ private:
+  void* mapped_ = nullptr;
+  std::int64_t mapped_bytes_ = 0;
+  std::byte* data_ = nullptr;
+};
+
+std::byte* address_of(const View& view) { return view.buffer->host_data() + view.offset; }
+
+// Work is done when it is queued, so there is nothing to wait for.
+class CpuEvent : public Event {
+ public:
+  bool done() override { return true; }
+  void wait(Deadline /*deadline*/) override {}
+};
+
+class CpuQueue : public Queue {
+ public:
+  explicit CpuQueue(const Affinity& affinity) : affinity_(affinity) {}
+
+  void run(PreparedOp& op, std::span<const View> inputs, std::span<const View> outputs,
+           View workspace) override {
+    affinity_.apply();
+    static_cast<CpuOp&>(op).run(inputs, outputs, workspace);
+  }
+  void copy(View from, View to) override {
+    std::memmove(address_of(to), address_of(from), static_cast<std::size_t>(to.bytes));
+  }
+  void upload(std::span<const std::byte> from, View to) override {
+    if (!from.empty()) std::memcpy(address_of(to), from.data(), from.size());
+  }
+  void download(View from, std::span<std::byte> to) override {
+    if (!to.empty()) std::memcpy(to.data(), address_of(from), to.size());
+  }
+  void record(Event& /*event*/) override {}
+  void synchronize(Deadline /*deadline*/) override {}
+
+ private:
+  Affinity affinity_;  // its own: queues run beside each other
+};
+
+DeviceInfo cpu_info(std::string_view level) {
+  const dnnl_version_t* library = dnnl_version();
+  const std::string name = value_in("/proc/cpuinfo", "model name");
+  return {.backend = "cpu",
+          .kind = "cpu",
+          .name = name.empty() ? "unnamed processor" : name,
+          .memory_bytes = total_memory(),
+          .driver = text("oneDNN ", library->major, ".", library->minor, ".", library->patch, ", ",
+                         level, " kernels")};
+}
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(const BackendOptions& options)
+      : level_(best_level()), affinity_(options.threads, options.cores) {
+    affinity_.apply();
+  }
+
+  DeviceInfo info() const override { return cpu_info(level_.name); }
+
+  std::unique_ptr<Buffer> allocate(std::int64_t bytes) override {
+    require(bytes >= 0, {.what = "cpu: size of a buffer",
+                         .found = text(bytes),
+                         .expected = "0 or more bytes",
+                         .fix = "correct the sizes of the program"});
+    if (bytes > free_memory()) CpuBuffer::fail(bytes);
+    return std::make_unique<CpuBuffer>(bytes);
+  }
+  std::unique_ptr<Queue> make_queue() override { return std::make_unique<CpuQueue>(affinity_); }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
+
+  std::unique_ptr<PreparedOp> prepare(const Op& op) override {
+    affinity_.apply();
+    return prepare_cpu_op(
+        {.kernels = level_.kernels, .matrices = &matrices_, .threads = affinity_.threads()}, op);
+  }
+
+ private:
+  Level level_;
+  Affinity affinity_;
+  MatrixLibrary matrices_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> open_cpu(const BackendOptions& options) {
+  if (options.device != 0) {
+    throw Error(ErrorCode::kUnavailable, {.what = "cpu: device",
+                                          .found = text(options.device),
+                                          .expected = "0: the processor is one device",
+                                          .fix = "use device 0"});
+  }
+  return std::make_unique<CpuBackend>(options);
+}
+
+std::vector<FoundDevice> find_cpu() {
+  try {
+    const Level level = best_level();
+    return {{.backend = "cpu", .device = 0, .info = cpu_info(level.name)}};
+  } catch (const Error& error) {
+    return {{.backend = "cpu",
+             .device = 0,
+             .info = {.backend = "cpu", .kind = "cpu"},
+             .problem = error.what()}};
+  }
+}
+
+}  // namespace hethub

@@ -1,0 +1,74 @@
+// Cross entropy over a row of logits, and its gradient.
+
+#include "hethub/accel/cpu/kernels/math.h"
+#include "hethub/accel/cpu/kernels/operands.h"
+#include "hethub/accel/cpu/kernels/parallel.h"
+#include "hethub/accel/cpu/kernels/run.h"
+
+namespace hethub::HETHUB_LEVEL {
+namespace {
+
+constexpr std::int32_t kIgnored = -100;
+
+inline float largest(const float* x, std::int64_t count) {
+  float most = x[0];
+#pragma omp simd reduction(max : most)
+  for (std::int64_t j = 0; j < count; ++j) {
+    most = x[j] > most ? x[j] : most;
+  }
+  return most;
+}
+
+// log Σ exp(x), the sum in double.
+inline double log_sum_exp(const float* x, std::int64_t count) {
+  const float most = largest(x, count);
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t j = 0; j < count; ++j) {
+    sum += static_cast<double>(exp_of(x[j] - most));
+  }
+  return most + __builtin_log(sum);
+}
+
+}  // namespace
+
+void run_cross_entropy(const CrossEntropy& op, const Arguments& arguments) {
+  const float* logits = input(arguments, 0);
+  const std::int32_t* labels = integers(arguments, 1);
+  float* losses = output(arguments, 0);
+  float* lse = output(arguments, 1);
+  const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+    for (std::int64_t row = first; row < last; ++row) {
+      const float* x = logits + row * op.vocab;
+      const double whole = log_sum_exp(x, op.vocab);
+      const std::int32_t label = labels[row];
+      lse[row] = static_cast<float>(whole);
+      losses[row] = label == kIgnored ? 0.0F : static_cast<float>(whole - x[label]);
+    }
+  };
+  parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.vocab), each_row);
+}
+
+void run_cross_entropy_grad(const CrossEntropyGrad& op, const Arguments& arguments) {
+  const float* logits = input(arguments, 0);
+  const std::int32_t* labels = integers(arguments, 1);
+  const float* lse = input(arguments, 2);
+  float* dlogits = output(arguments, 0);
+  const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+    for (std::int64_t row = first; row < last; ++row) {
+      const float* x = logits + row * op.vocab;
+      float* dx = dlogits + row * op.vocab;
+      const std::int32_t label = labels[row];
+      const float counted = label == kIgnored ? 0.0F : 1.0F;
+      const float whole = lse[row];
+#pragma omp simd
+      for (std::int64_t j = 0; j < op.vocab; ++j) {
+        dx[j] = counted * exp_of(x[j] - whole);
+      }
+      if (label != kIgnored) dx[label] -= 1.0F;
+    }
+  };
+  parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.vocab), each_row);
+}
+
+}  // namespace hethub::HETHUB_LEVEL

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+
+#include "hethub/op/op.h"
+
+namespace hethub {
+
+/// The operands of one run of a kernel, in the order of facts_of.
+struct Arguments {
+  const void* inputs[8] = {};
+  void* outputs[4] = {};
+  void* workspace = nullptr;
+  std::int64_t workspace_bytes = 0;
+  int threads = 1;
+};
+
+/// One op's kernel.
+template <typename T>
+struct Kernel {
+  void (*run)(const T& op, const Arguments& arguments) = nullptr;
+};
+
+/// A kernel for every op but the matrix products and the group ops; Kernel<T> is the one of T.
+///
+/// A plain aggregate, since it is filled in files that are compiled for processors which this one
+/// may not be: they must not emit inline functions that others could link to.
+struct Kernels : Kernel<BiasGrad>,
+                 Kernel<Embedding>,
+                 Kernel<EmbeddingGrad>,
+                 Kernel<RmsNorm>,
+                 Kernel<RmsNormGradInput>,
+                 Kernel<RmsNormGradGain>,
+                 Kernel<Rope>,
+                 Kernel<Attention>,
+                 Kernel<AttentionGrad>,
+                 Kernel<SiluMul>,
+                 Kernel<SiluMulGrad>,
+                 Kernel<Add>,
+                 Kernel<Accumulate>,
+                 Kernel<Fill>,
+                 Kernel<CrossEntropy>,
+                 Kernel<CrossEntropyGrad>,
+                 Kernel<SumSquares>,
+                 Kernel<AdamW> {};
+
+namespace x86_64_v2 {
+extern const Kernels kKernels;
+}
+namespace x86_64_v3 {
+extern const Kernels kKernels;
+}
+namespace x86_64_v4 {
+extern const Kernels kKernels;
+}
+
+}  // namespace hethub

@@ -1,0 +1,111 @@
+// RMS norm and its gradients, and the gradient of a bias: what sums over rows or columns.
+
+#include "hethub/accel/cpu/kernels/operands.h"
+#include "hethub/accel/cpu/kernels/parallel.h"
+#include "hethub/accel/cpu/kernels/run.h"
+
+namespace hethub::HETHUB_LEVEL {
+namespace {
+
+// Columns that one thread sums at a time: a row's part is four cache lines.
+constexpr std::int64_t kColumns = 64;
+
+// total[column] += Σ over rows of term(row, column), in double, rows in order.
+template <typename Term>
+inline void add_column_sums(const Arguments& arguments, std::int64_t rows, std::int64_t width,
+                            float* total, const Term& term) {
+  const std::int64_t blocks = (width + kColumns - 1) / kColumns;
+  const std::int64_t least = rows_worth_a_thread(rows * kColumns);
+  parallel_ranges(arguments.threads, blocks, least,
+                  [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+                    for (std::int64_t block = first; block < last; ++block) {
+                      const std::int64_t start = block * kColumns;
+                      const std::int64_t size = width - start < kColumns ? width - start : kColumns;
+                      double sums[kColumns] = {};
+                      for (std::int64_t row = 0; row < rows; ++row) {
+#pragma omp simd
+                        for (std::int64_t j = 0; j < size; ++j) {
+                          sums[j] += static_cast<double>(term(row, start + j));
+                        }
+                      }
+                      for (std::int64_t j = 0; j < size; ++j) {
+                        total[start + j] = static_cast<float>(total[start + j] + sums[j]);
+                      }
+                    }
+                  });
+}
+
+}  // namespace
+
+void run_bias_grad(const BiasGrad& op, const Arguments& arguments) {
+  const float* dy = input(arguments, 0);
+  const std::int64_t width = op.width;
+  add_column_sums(arguments, op.rows, op.width, output(arguments, 0),
+                  [=](std::int64_t row, std::int64_t column) { return dy[row * width + column]; });
+}
+
+void run_rms_norm_grad_gain(const RmsNormGradGain& op, const Arguments& arguments) {
+  const float* dy = input(arguments, 0);
+  const float* x = input(arguments, 1);
+  const float* rstd = input(arguments, 2);
+  const std::int64_t width = op.width;
+  add_column_sums(arguments, op.rows, op.width, output(arguments, 0),
+                  [=](std::int64_t row, std::int64_t column) {
+                    return dy[row * width + column] * x[row * width + column] * rstd[row];
+                  });
+}
+
+void run_rms_norm(const RmsNorm& op, const Arguments& arguments) {
+  const float* all = input(arguments, 0);
+  const float* gain = input(arguments, 1);
+  float* y_all = output(arguments, 0);
+  float* rstd = output(arguments, 1);
+  const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+    for (std::int64_t row = first; row < last; ++row) {
+      const float* x = all + row * op.width;
+      float* y = y_all + row * op.width;
+      double squares = 0;
+#pragma omp simd reduction(+ : squares)
+      for (std::int64_t j = 0; j < op.width; ++j) {
+        squares += static_cast<double>(x[j]) * x[j];
+      }
+      const double mean = squares / static_cast<double>(op.width);
+      const auto r = static_cast<float>(1.0 / __builtin_sqrt(mean + op.eps));
+      rstd[row] = r;
+#pragma omp simd
+      for (std::int64_t j = 0; j < op.width; ++j) {
+        y[j] = x[j] * r * gain[j];
+      }
+    }
+  };
+  parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.width), each_row);
+}
+
+void run_rms_norm_grad_input(const RmsNormGradInput& op, const Arguments& arguments) {
+  const float* dy_all = input(arguments, 0);
+  const float* x_all = input(arguments, 1);
+  const float* gain = input(arguments, 2);
+  const float* rstd = input(arguments, 3);
+  float* dx_all = output(arguments, 0);
+  const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+    for (std::int64_t row = first; row < last; ++row) {
+      const float* dy = dy_all + row * op.width;
+      const float* x = x_all + row * op.width;
+      float* dx = dx_all + row * op.width;
+      double sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t j = 0; j < op.width; ++j) {
+        sum += static_cast<double>(dy[j] * gain[j]) * x[j];
+      }
+      const float r = rstd[row];
+      const auto pull = static_cast<float>(sum / static_cast<double>(op.width) * r * r);
+#pragma omp simd
+      for (std::int64_t j = 0; j < op.width; ++j) {
+        dx[j] = r * (dy[j] * gain[j] - x[j] * pull);
+      }
+    }
+  };
+  parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.width), each_row);
+}
+
+}  // namespace hethub::HETHUB_LEVEL

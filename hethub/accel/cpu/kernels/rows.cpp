@@ -1,0 +1,68 @@
+// Ops that pick or turn rows: embedding, its gradient, rotary positions.
+
+#include "hethub/accel/cpu/kernels/operands.h"
+#include "hethub/accel/cpu/kernels/parallel.h"
+#include "hethub/accel/cpu/kernels/run.h"
+
+namespace hethub::HETHUB_LEVEL {
+
+void run_embedding(const Embedding& op, const Arguments& arguments) {
+  const std::int32_t* ids = integers(arguments, 0);
+  const float* table = input(arguments, 1);
+  float* y = output(arguments, 0);
+  parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.width),
+                  [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+                    for (std::int64_t row = first; row < last; ++row) {
+                      __builtin_memcpy(y + row * op.width, table + ids[row] * op.width,
+                                       static_cast<std::size_t>(op.width) * sizeof(float));
+                    }
+                  });
+}
+
+// Threads share out the columns, so that each sum has its rows in order.
+void run_embedding_grad(const EmbeddingGrad& op, const Arguments& arguments) {
+  const std::int32_t* ids = integers(arguments, 0);
+  const float* dy = input(arguments, 1);
+  float* dtable = output(arguments, 0);
+  const std::int64_t least = 16 + rows_worth_a_thread(op.rows);
+  parallel_ranges(arguments.threads, op.width, least,
+                  [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+                    for (std::int64_t row = 0; row < op.rows; ++row) {
+                      float* total = dtable + ids[row] * op.width;
+                      const float* term = dy + row * op.width;
+#pragma omp simd
+                      for (std::int64_t j = first; j < last; ++j) {
+                        total[j] += term[j];
+                      }
+                    }
+                  });
+}
+
+void run_rope(const Rope& op, const Arguments& arguments) {
+  const float* x_all = input(arguments, 0);
+  const std::int32_t* positions = integers(arguments, 1);
+  const float* table = input(arguments, 2);
+  float* y_all = output(arguments, 0);
+  const std::int64_t half = op.head_dim / 2;
+  const std::int64_t width = op.heads * op.head_dim;
+  const float sign = op.inverse ? -1.0F : 1.0F;
+  const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+    for (std::int64_t head_row = first * op.heads; head_row < last * op.heads; ++head_row) {
+      const float* angle = table + positions[head_row / op.heads] * op.head_dim;
+      const float* x = x_all + head_row * op.head_dim;
+      float* y = y_all + head_row * op.head_dim;
+#pragma omp simd
+      for (std::int64_t j = 0; j < half; ++j) {
+        const float c = angle[j];
+        const float s = sign * angle[half + j];
+        const float low = x[j];
+        const float high = x[j + half];
+        y[j] = low * c - high * s;
+        y[j + half] = high * c + low * s;
+      }
+    }
+  };
+  parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(width), each_row);
+}
+
+}  // namespace hethub::HETHUB_LEVEL

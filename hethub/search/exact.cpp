@@ -1,0 +1,512 @@
+#include "hethub/search/exact.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "hethub/base/error.h"
+#include "hethub/plan/validate.h"
+
+namespace hethub {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Times closer than this are equal: the simulation adds in another order than the bounds.
+constexpr double kSlack = 1e-9;
+
+std::vector<RankClass> usable_classes(const SearchRequest& request) {
+  std::vector<RankClass> classes = rank_classes(request.costs.ranks());
+  const std::set<std::string>& kinds = request.pins.kinds;
+  std::erase_if(classes,
+                [&](const RankClass& one) { return !kinds.empty() && !kinds.contains(one.kind); });
+  return classes;
+}
+
+std::vector<int> usable_sizes(const SearchRequest& request) {
+  if (request.pins.micro_batch_size) return {*request.pins.micro_batch_size};
+  std::vector<int> sizes = request.micro_batch_sizes;
+  std::erase_if(sizes, [&](int size) { return size < 1 || size > request.global_batch; });
+  return sizes;
+}
+
+[[noreturn]] void refuse(std::string what, std::string found, std::string expected,
+                         std::string fix) {
+  throw Error(ErrorCode::kInvalidPlan, {.what = std::move(what),
+                                        .found = std::move(found),
+                                        .expected = std::move(expected),
+                                        .fix = std::move(fix)});
+}
+
+}  // namespace
+
+ExactSearch::ExactSearch(const SearchRequest& request)
+    : request_(request),
+      classes_(usable_classes(request)),
+      pricer_(request.model, request.costs, request.sequence_length),
+      memory_(request.model, request.costs),
+      sizes_((check_request(), usable_sizes(request))),
+      tables_(request, classes_, sizes_, pricer_),
+      end_(std::chrono::steady_clock::now() +
+           std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+               std::chrono::duration<double>(request.time_limit_s))) {
+  list_shapes();
+}
+
+void ExactSearch::check_request() const {
+  const Pins& pins = request_.pins;
+  if (request_.global_batch < 1) {
+    refuse("--global-batch", text(request_.global_batch), "1 or more", "give it sequences");
+  }
+  if (request_.sequence_length < 1 ||
+      request_.sequence_length > request_.model.max_position_embeddings) {
+    refuse("--sequence-length", text(request_.sequence_length),
+           text("1 to max_position_embeddings=", request_.model.max_position_embeddings),
+           "shorten the sequences");
+  }
+  std::size_t devices = 0;
+  for (const RankClass& one : classes_) {
+    devices += one.ranks.size();
+  }
+  if (devices == 0) {
+    refuse("devices to plan for", "none of the kinds asked for", "1 or more",
+           "correct --pin kinds=, or add devices to the cluster file");
+  }
+  const int stages = std::max(pins.stages.value_or(1),
+                              pins.stage_kind.empty() ? 1 : pins.stage_kind.rbegin()->first + 1);
+  if (stages > request_.model.layers) {
+    refuse("--pin stages", text(stages),
+           text("at most ", request_.model.layers, ", the layers of the model"),
+           "each stage needs a layer");
+  }
+  const int ranks = stages * pins.pipelines.value_or(1);
+  if (ranks > static_cast<int>(devices)) {
+    refuse("--pin pipelines and stages", text(ranks, " ranks"), text("at most ", devices),
+           "lower one of them, or add devices");
+  }
+  if (pins.micro_batch_size && request_.global_batch % *pins.micro_batch_size != 0) {
+    refuse("--global-batch", text(request_.global_batch),
+           text("a multiple of micro_batch_size=", *pins.micro_batch_size),
+           "change one of the two");
+  }
+  if (pins.pipelines && *pins.pipelines > request_.global_batch) {
+    refuse("--global-batch", text(request_.global_batch),
+           text("at least ", *pins.pipelines, ", a sequence for each pipeline"), "raise it");
+  }
+}
+
+bool ExactSearch::shape_pinned_out(const PipelineShape& shape) const {
+  const Pins& pins = request_.pins;
+  if (pins.stages && std::ssize(shape) != *pins.stages) return true;
+  for (const auto& [stage, kind] : pins.stage_kind) {
+    if (stage >= std::ssize(shape) || classes_[shape[stage]].kind != kind) return true;
+  }
+  return false;
+}
+
+bool ExactSearch::split_pinned_out(const std::vector<int>& split) const {
+  for (const auto& [stage, layers] : request_.pins.stage_layers) {
+    if (stage >= std::ssize(split) || split[stage] != layers) return true;
+  }
+  return false;
+}
+
+void ExactSearch::list_shapes() {
+  const int layers = request_.model.layers;
+  std::size_t longest = 0;
+  for (PipelineShape& shape : all_shapes(classes_, layers)) {
+    longest = std::max(longest, shape.size());
+    if (!shape_pinned_out(shape)) shapes_.push_back(std::move(shape));
+  }
+  splits_.resize(longest + 1);
+  even_splits_.resize(longest + 1);
+  const bool pinned = !request_.pins.stage_layers.empty();
+  for (std::size_t stages = 1; stages <= longest; ++stages) {
+    for_each_split(layers, static_cast<int>(stages), [&](const std::vector<int>& split) {
+      if (!split_pinned_out(split)) {
+        splits_[stages].push_back(split);
+        if (pinned || is_even(split)) even_splits_[stages].push_back(split);
+      }
+      return !out_of_time();
+    });
+  }
+  std::erase_if(shapes_, [&](const PipelineShape& shape) { return splits_[shape.size()].empty(); });
+  capacities_.assign(shapes_.size(), {0, -1});
+}
+
+const std::vector<std::vector<int>>& ExactSearch::splits_of(int shape) const {
+  const PipelineShape& classes = shapes_[shape];
+  const bool one_kind = std::all_of(classes.begin(), classes.end(), [&](int which) {
+    return classes_[which].kind == classes_[classes.front()].kind;
+  });
+  return one_kind ? even_splits_[classes.size()] : splits_[classes.size()];
+}
+
+double ExactSearch::shape_rate(int shape) const {
+  double best = 0;
+  for (const std::vector<int>& split : splits_of(shape)) {
+    best = std::max(best, tables_.rate(shapes_[shape], split));
+  }
+  return best;
+}
+
+std::int64_t ExactSearch::split_capacity(int shape, int split, double seconds) const {
+  if (seconds == kNever) return request_.global_batch;
+  std::int64_t best = 0;
+  for (std::size_t size = 0; size < sizes_.size(); ++size) {
+    best = std::max(best, tables_.capacity(shapes_[shape], splits_of(shape)[split],
+                                           static_cast<int>(size), seconds, request_.global_batch));
+  }
+  return best;
+}
+
+// What was computed for a higher threshold is an upper bound still.
+std::int64_t ExactSearch::shape_capacity(int shape) {
+  auto& [at, capacity] = capacities_[shape];
+  if (capacity >= 0 && threshold() > 0.99 * at) return capacity;
+  at = threshold();
+  capacity = 0;
+  for (std::size_t split = 0; split < splits_of(shape).size(); ++split) {
+    capacity = std::max(capacity, split_capacity(shape, static_cast<int>(split), at));
+  }
+  return capacity;
+}
+
+double ExactSearch::threshold() const {
+  return kept_.size() < request_.keep ? kNever : kept_.back().seconds * (1 + kSlack);
+}
+
+bool ExactSearch::out_of_time() {
+  stopped_ = stopped_ || std::chrono::steady_clock::now() > end_;
+  return stopped_;
+}
+
+SearchResult ExactSearch::run() {
+  std::vector<double> rates;
+  for (std::size_t shape = 0; shape < shapes_.size(); ++shape) {
+    rates.push_back(shape_rate(static_cast<int>(shape)));
+  }
+  std::vector<std::pair<double, std::vector<int>>> combinations;
+  const Pins& pins = request_.pins;
+  const int most = static_cast<int>(std::min<std::int64_t>(
+      pins.pipelines.value_or(static_cast<int>(request_.costs.ranks().size())),
+      request_.global_batch));
+  for_each_combination(classes_, shapes_, most, [&](const std::vector<int>& chosen) {
+    if (!pins.pipelines || std::ssize(chosen) == *pins.pipelines) {
+      double rate = 0;
+      for (const int shape : chosen) {
+        rate += rates[shape];
+      }
+      combinations.emplace_back(rate, chosen);
+    }
+    return !out_of_time();
+  });
+  std::stable_sort(combinations.begin(), combinations.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  constexpr std::size_t kDives = 30;
+  for (std::size_t index = 0; index < std::min(kDives, combinations.size()); ++index) {
+    for (std::size_t size = 0; size < sizes_.size() && !out_of_time(); ++size) {
+      dive(combinations[index].second, static_cast<int>(size));
+    }
+  }
+  std::size_t done = 0;
+  for (; done < combinations.size() && !out_of_time(); ++done) {
+    explore(combinations[done].second);
+  }
+  result_.complete = !stopped_;
+  std::vector<std::vector<int>> rest;
+  for (std::size_t index = done == 0 ? 0 : done - 1; stopped_ && index < combinations.size();
+       ++index) {
+    rest.push_back(combinations[index].second);
+  }
+  for (const Kept& kept : kept_) {
+    result_.best.push_back({kept.plan, predict(kept.plan, request_.model, request_.costs)});
+    result_.best.back().plan.predicted_step_seconds = result_.best.back().prediction.step_seconds;
+  }
+  if (!result_.best.empty()) {
+    result_.bound_seconds =
+        stopped_ ? proven_bound(rest) : result_.best.front().prediction.step_seconds;
+  }
+  return std::move(result_);
+}
+
+// The largest time at which no set of shapes that is left can take the global batch.
+double ExactSearch::proven_bound(const std::vector<std::vector<int>>& rest) {
+  double high = kept_.front().seconds;
+  double low = 0;
+  for (int round = 0; round < 20; ++round) {
+    const double middle = (low + high) / 2;
+    std::vector<std::int64_t> capacity(shapes_.size(), 0);
+    for (std::size_t shape = 0; shape < shapes_.size(); ++shape) {
+      for (std::size_t split = 0; split < splits_of(static_cast<int>(shape)).size(); ++split) {
+        capacity[shape] =
+            std::max(capacity[shape],
+                     split_capacity(static_cast<int>(shape), static_cast<int>(split), middle));
+      }
+    }
+    const bool possible = std::any_of(rest.begin(), rest.end(), [&](const auto& combination) {
+      std::int64_t all = 0;
+      for (const int shape : combination) {
+        all += capacity[shape];
+      }
+      return all >= request_.global_batch;
+    });
+    (possible ? high : low) = middle;
+  }
+  return low;
+}
+
+// A good plan of a set at once: the split of the highest rate, batches in proportion to the rates.
+void ExactSearch::dive(const std::vector<int>& combination, int size) {
+  const std::int64_t units = request_.global_batch / sizes_[size];
+  if (units * sizes_[size] != request_.global_batch || units < std::ssize(combination)) return;
+  std::vector<Choice> chosen;
+  std::vector<double> rates;
+  for (const int shape : combination) {
+    const auto& splits = splits_of(shape);
+    int best = 0;
+    for (std::size_t split = 1; split < splits.size(); ++split) {
+      if (tables_.rate(shapes_[shape], splits[split]) >
+          tables_.rate(shapes_[shape], splits[best])) {
+        best = static_cast<int>(split);
+      }
+    }
+    rates.push_back(tables_.rate(shapes_[shape], splits[best]));
+    chosen.push_back({shape, best, size, 1});
+  }
+  for (std::int64_t unit = std::ssize(chosen); unit < units; ++unit) {
+    std::size_t next = 0;  // the pipeline that would be done first with one more
+    for (std::size_t pipeline = 1; pipeline < chosen.size(); ++pipeline) {
+      const auto done = [&](std::size_t which) {
+        return (chosen[which].micro_batches + 1) / rates[which];
+      };
+      if (done(pipeline) < done(next)) next = pipeline;
+    }
+    ++chosen[next].micro_batches;
+  }
+  std::sort(chosen.begin(), chosen.end());  // alike pipelines in the order that explore() keeps
+  const Plan plan = plan_of(chosen);
+  segments_ = segments_of(plan, request_.model);
+  optimizer_ = {};
+  pricer_.add_optimizer(plan, segments_, optimizer_);
+  consider(chosen);
+}
+
+void ExactSearch::explore(const std::vector<int>& combination) {
+  std::int64_t capacity = 0;
+  for (const int shape : combination) {
+    capacity += shape_capacity(shape);
+  }
+  if (capacity < request_.global_batch) return;
+  std::vector<Choice> chosen;
+  choose_splits(combination, chosen);
+}
+
+void ExactSearch::choose_splits(const std::vector<int>& combination, std::vector<Choice>& chosen) {
+  if (out_of_time()) return;
+  if (chosen.size() == combination.size()) {
+    explore_layout(chosen);
+    return;
+  }
+  const int shape = combination[chosen.size()];
+  // Pipelines of one shape are alike: their splits come in ascending order.
+  const bool twin = !chosen.empty() && chosen.back().shape == shape;
+  const int first = twin ? chosen.back().split : 0;
+  for (int split = first; split < std::ssize(splits_of(shape)); ++split) {
+    std::int64_t capacity = split_capacity(shape, split, threshold());
+    if (capacity == 0) continue;
+    for (std::size_t index = 0; index < combination.size(); ++index) {
+      if (index < chosen.size()) {
+        capacity += split_capacity(chosen[index].shape, chosen[index].split, threshold());
+      } else if (index > chosen.size()) {
+        capacity += shape_capacity(combination[index]);
+      }
+    }
+    if (capacity < request_.global_batch) continue;
+    chosen.push_back({.shape = shape, .split = split});
+    choose_splits(combination, chosen);
+    chosen.pop_back();
+    if (stopped_) return;
+  }
+}
+
+// Once the layout is known, so is what follows the pipelines: the optimizer and its messages. No
+// rank begins it before the slowest pipeline has ended.
+void ExactSearch::explore_layout(std::vector<Choice>& chosen) {
+  for (Choice& choice : chosen) {
+    choice.size = 0;
+    choice.micro_batches = 1;
+  }
+  const Plan plan = plan_of(chosen);
+  segments_ = segments_of(plan, request_.model);
+  optimizer_ = {};
+  pricer_.add_optimizer(plan, segments_, optimizer_);
+  after_norm_ = simulate_plan(plan, StepPart::kAfterNorm);
+  choose_batches(chosen, 0, request_.global_batch);
+}
+
+void ExactSearch::choose_batches(std::vector<Choice>& chosen, std::size_t next, std::int64_t left) {
+  if (out_of_time()) return;
+  const double limit = threshold() - after_norm_;
+  std::int64_t others = 0;
+  for (std::size_t index = next + 1; index < chosen.size(); ++index) {
+    others += split_capacity(chosen[index].shape, chosen[index].split, limit);
+  }
+  const std::int64_t least = std::max<std::int64_t>(1, left - others);
+  const std::int64_t most_left = left - (std::ssize(chosen) - 1 - static_cast<int>(next));
+  Choice& choice = chosen[next];
+  const bool last = next + 1 == chosen.size();
+  const bool twin =
+      next > 0 && chosen[next - 1].shape == choice.shape && chosen[next - 1].split == choice.split;
+  for (std::size_t size = 0; size < sizes_.size(); ++size) {
+    choice.size = static_cast<int>(size);
+    const int width = sizes_[size];
+    const std::int64_t first = (last ? left : least) + width - 1;
+    for (std::int64_t count = first / width; count * width <= most_left; ++count) {
+      if (last && count * width != left) break;
+      choice.micro_batches = static_cast<int>(count);
+      // Pipelines of one shape and split are alike: sizes, then counts, come in ascending order.
+      if (twin && choice < chosen[next - 1]) continue;
+      if (limit != kNever &&
+          tables_.capacity(shapes_[choice.shape], splits_of(choice.shape)[choice.split],
+                           choice.size, threshold() - after_norm_,
+                           request_.global_batch) < count * width) {
+        break;
+      }
+      if (last) {
+        consider(chosen);
+      } else {
+        choose_batches(chosen, next + 1, left - count * width);
+      }
+      if (out_of_time()) return;
+    }
+  }
+}
+
+Plan ExactSearch::plan_of(const std::vector<Choice>& chosen) const {
+  std::vector<std::size_t> next(classes_.size(), 0);
+  Plan plan{.model = request_.model_path,
+            .sequence_length = request_.sequence_length,
+            .global_batch = request_.global_batch,
+            .schedule = request_.pins.schedule.empty() ? request_.schedules.front()
+                                                       : request_.pins.schedule};
+  std::vector<int> used;
+  for (const Choice& choice : chosen) {
+    Pipeline pipeline{.micro_batch_size = sizes_[choice.size],
+                      .micro_batches = choice.micro_batches};
+    int begin = 0;
+    const std::vector<int>& split = splits_of(choice.shape)[choice.split];
+    for (std::size_t stage = 0; stage < split.size(); ++stage) {
+      const int which = shapes_[choice.shape][stage];
+      const int rank = classes_[which].ranks[next[which]++];
+      const LayerRange layers = {begin, begin + split[stage]};
+      Stage made{.kind = classes_[which].kind, .ranks = {rank}, .layers = {layers}};
+      if (request_.pins.recompute == Recompute::kFull) {
+        made.recompute = {{Recompute::kFull, layers}};
+      }
+      pipeline.stages.push_back(std::move(made));
+      used.push_back(rank);
+      begin = layers.end;
+    }
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  // A plan numbers its ranks without gaps, in the cluster's order.
+  std::sort(used.begin(), used.end());
+  for (Pipeline& pipeline : plan.pipelines) {
+    for (Stage& stage : pipeline.stages) {
+      const auto place = std::lower_bound(used.begin(), used.end(), stage.ranks.front());
+      stage.ranks = {static_cast<int>(place - used.begin())};
+    }
+  }
+  return plan;
+}
+
+// Uses segments_ and optimizer_, which belong to the plan's layout.
+double ExactSearch::simulate_plan(const Plan& plan, StepPart part) {
+  StepNumbers numbers = optimizer_;
+  for (const Pipeline& pipeline : plan.pipelines) {
+    auto& stages = numbers.stages.emplace_back();
+    for (const Stage& stage : pipeline.stages) {
+      stages.push_back(pricer_.stage(stage.kind, pipeline.micro_batch_size, stage.layers.front(),
+                                     !stage.recompute.empty()));
+    }
+  }
+  StepBuilder builder(request_.costs);
+  const std::vector<int> devices = cluster_ranks_of(plan, request_.costs.ranks());
+  write_step(builder, plan, segments_, numbers, devices, Labels::kNone, part);
+  ++result_.simulated;
+  return simulate(builder.step(), SimDetail::kEndsOnly).step_seconds;
+}
+
+void ExactSearch::consider(const std::vector<Choice>& chosen) {
+  Plan plan = plan_of(chosen);
+  std::vector<std::string> schedules = request_.schedules;
+  if (!request_.pins.schedule.empty()) schedules = {request_.pins.schedule};
+  const bool pipelined = std::any_of(plan.pipelines.begin(), plan.pipelines.end(),
+                                     [](const Pipeline& one) { return one.stages.size() > 1; });
+  if (!pipelined) schedules.resize(1);
+  double best = kNever;
+  for (const std::string& schedule : schedules) {
+    plan.schedule = schedule;
+    const double seconds = simulate_plan(plan, StepPart::kWhole);
+    if (seconds >= threshold() || seconds >= best * (1 - kSlack)) continue;
+    best = seconds;
+    fit_and_keep(plan, seconds);
+  }
+}
+
+void ExactSearch::fit_and_keep(Plan plan, double seconds) {
+  const auto same = [&](const Kept& kept) { return kept.plan == plan; };
+  if (std::any_of(kept_.begin(), kept_.end(), same)) return;
+  std::vector<MemoryFault> faults = memory_.faults_of(plan, segments_);
+  if (!faults.empty() && !request_.pins.recompute) {
+    for (const MemoryFault& fault : faults) {
+      const RankPosition at = position_of(plan, fault.rank);
+      Stage& stage = plan.pipelines[at.pipeline].stages[at.stage];
+      stage.recompute = {{Recompute::kFull, stage.layers.front()}};
+    }
+    faults = memory_.faults_of(plan, segments_);
+    if (faults.empty()) seconds = simulate_plan(plan, StepPart::kWhole);
+  }
+  if (!faults.empty()) {
+    ++result_.too_big;
+    note_shortage(plan, *std::max_element(faults.begin(), faults.end(),
+                                          [](const MemoryFault& a, const MemoryFault& b) {
+                                            return a.bytes_short < b.bytes_short;
+                                          }));
+    return;
+  }
+  if (seconds >= threshold() || std::any_of(kept_.begin(), kept_.end(), same)) return;
+  const auto place = std::upper_bound(
+      kept_.begin(), kept_.end(), seconds,
+      [](double value, const Kept& kept) { return value < kept.seconds * (1 - kSlack); });
+  kept_.insert(place, {std::move(plan), seconds});
+  if (kept_.size() > request_.keep) kept_.pop_back();
+}
+
+void ExactSearch::note_shortage(const Plan& plan, const MemoryFault& fault) {
+  if (result_.nearest && result_.nearest->bytes_short <= fault.bytes_short) return;
+  result_.nearest = {plan, fault.rank, fault.kind, fault.bytes_short};
+}
+
+namespace {
+
+class ExactStrategy : public Strategy {
+ public:
+  SearchResult find(const SearchRequest& request) const override {
+    return ExactSearch(request).run();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_strategy(std::string_view name) {
+  require(name == "exact", {.what = "planner's strategy",
+                            .found = std::string(name),
+                            .expected = "exact",
+                            .fix = "choose it"});
+  return std::make_unique<ExactStrategy>();
+}
+
+}  // namespace hethub

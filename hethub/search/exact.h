@@ -1,0 +1,85 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "hethub/search/exact_tables.h"
+#include "hethub/search/memory_check.h"
+#include "hethub/search/space.h"
+#include "hethub/search/stage_pricer.h"
+#include "hethub/search/strategy.h"
+
+namespace hethub {
+
+/// One run of the strategy "exact". See make_strategy.
+///
+/// Sets of shapes are taken in the order of the rate they could reach. Inside a set: the splits of
+/// every pipeline, then micro-batch size and count of every pipeline, then the simulation. At each
+/// level, what is proven slower than the last plan kept is passed over.
+class ExactSearch {
+ public:
+  /// Keeps a reference to the request.
+  explicit ExactSearch(const SearchRequest& request);
+
+  SearchResult run();
+
+ private:
+  /// One pipeline as it is being chosen.
+  struct Choice {
+    int shape = 0;
+    int split = 0;
+    int size = 0;  ///< position in the micro-batch sizes
+    int micro_batches = 0;
+
+    friend auto operator<=>(const Choice&, const Choice&) = default;
+  };
+  struct Kept {
+    Plan plan = {};
+    double seconds = 0;
+  };
+
+  void check_request() const;
+  void list_shapes();
+  bool shape_pinned_out(const PipelineShape& shape) const;
+  bool split_pinned_out(const std::vector<int>& split) const;
+  const std::vector<std::vector<int>>& splits_of(int shape) const;
+  double shape_rate(int shape) const;
+  std::int64_t shape_capacity(int shape);
+  std::int64_t split_capacity(int shape, int split, double seconds) const;
+
+  void dive(const std::vector<int>& combination, int size);
+  void explore(const std::vector<int>& combination);
+  void choose_splits(const std::vector<int>& combination, std::vector<Choice>& chosen);
+  void explore_layout(std::vector<Choice>& chosen);
+  void choose_batches(std::vector<Choice>& chosen, std::size_t next, std::int64_t left);
+  void consider(const std::vector<Choice>& chosen);
+
+  Plan plan_of(const std::vector<Choice>& chosen) const;
+  double simulate_plan(const Plan& plan, StepPart part);
+  void fit_and_keep(Plan plan, double seconds);
+  void note_shortage(const Plan& plan, const MemoryFault& fault);
+  double threshold() const;
+  bool out_of_time();
+  double proven_bound(const std::vector<std::vector<int>>& rest);
+
+  const SearchRequest& request_;
+  std::vector<RankClass> classes_;
+  StagePricer pricer_;
+  MemoryCheck memory_;
+  std::vector<int> sizes_;
+  LoadTables tables_;
+  std::vector<PipelineShape> shapes_;
+  std::vector<std::vector<std::vector<int>>> splits_;        // by number of stages
+  std::vector<std::vector<std::vector<int>>> even_splits_;   // likewise, of one kind
+  std::vector<std::pair<double, std::int64_t>> capacities_;  // by shape: at which threshold, what
+  double after_norm_ = 0;                                    // of the layout being explored
+  std::vector<Segment> segments_;                            // likewise
+  StepNumbers optimizer_;                                    // likewise
+  std::vector<Kept> kept_;
+  SearchResult result_;
+  std::chrono::steady_clock::time_point end_;
+  bool stopped_ = false;
+};
+
+}  // namespace hethub

@@ -1,0 +1,173 @@
+#include "hethub/search/reasons.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "hethub/base/error.h"
+#include "hethub/base/files.h"
+
+namespace hethub {
+namespace {
+
+std::map<std::string, int> devices_by_kind(const SearchRequest& request) {
+  std::map<std::string, int> devices;
+  const std::set<std::string>& wanted = request.pins.kinds;
+  for (const RankPlace& place : request.costs.ranks()) {
+    if (wanted.empty() || wanted.contains(place.kind)) ++devices[place.kind];
+  }
+  return devices;
+}
+
+double best_rate(const SearchRequest& request, const Strategy& strategy) {
+  const SearchResult result = strategy.find(request);
+  return result.best.empty() ? 0 : result.best.front().prediction.tokens_per_second;
+}
+
+// Shares in proportion to the rates, by largest remainder; every kind that works gets one at least.
+void share_out(std::vector<KindAlone>& kinds, double rates, std::int64_t sequences) {
+  std::vector<std::pair<double, KindAlone*>> rests;
+  std::int64_t given = 0;
+  for (KindAlone& kind : kinds) {
+    const double exact = static_cast<double>(sequences) * kind.tokens_per_second / rates;
+    kind.sequences = std::max<std::int64_t>(1, static_cast<std::int64_t>(exact));
+    given += kind.sequences;
+    rests.emplace_back(static_cast<double>(kind.sequences) - exact, &kind);
+  }
+  std::sort(rests.begin(), rests.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (std::size_t index = 0; given < sequences; ++index, ++given) {
+    ++rests[index % rests.size()].second->sequences;
+  }
+}
+
+std::string percent(double share) { return text(std::round(1000 * share) / 10, "%"); }
+
+const RankPrediction& busiest(const Prediction& prediction) {
+  return *std::max_element(prediction.ranks.begin(), prediction.ranks.end(),
+                           [](const RankPrediction& a, const RankPrediction& b) {
+                             return a.compute_seconds + a.transfer_seconds + a.update_seconds <
+                                    b.compute_seconds + b.transfer_seconds + b.update_seconds;
+                           });
+}
+
+}  // namespace
+
+UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy) {
+  SearchRequest alone = request;
+  alone.keep = 1;
+  alone.time_limit_s = std::min(request.time_limit_s, 3.0);
+  alone.pins = {.micro_batch_size = {},
+                .recompute = request.pins.recompute,
+                .schedule = request.pins.schedule};
+  UpperBound bound;
+  const auto devices = devices_by_kind(request);
+  for (const auto& [kind, count] : devices) {
+    bound.kinds.push_back(
+        {.kind = kind,
+         .devices = count,
+         .sequences = std::max<std::int64_t>(1, request.global_batch / std::ssize(devices))});
+  }
+  // The shares follow from the rates, which depend a little on the shares.
+  for (int round = 0; round < 3; ++round) {
+    bound.tokens_per_second = 0;
+    std::vector<std::int64_t> before;
+    for (KindAlone& kind : bound.kinds) {
+      alone.pins.kinds = {kind.kind};
+      alone.global_batch = kind.sequences;
+      before.push_back(kind.sequences);
+      kind.tokens_per_second = best_rate(alone, strategy);
+      bound.tokens_per_second += kind.tokens_per_second;
+    }
+    if (bound.tokens_per_second <= 0 || round == 2) break;
+    share_out(bound.kinds, bound.tokens_per_second, request.global_batch);
+    bool same = true;
+    for (std::size_t index = 0; index < before.size(); ++index) {
+      same = same && bound.kinds[index].sequences == before[index];
+    }
+    if (same) break;
+  }
+  return bound;
+}
+
+std::vector<WithoutKind> without_each_kind(const SearchRequest& request, const Strategy& strategy) {
+  std::vector<WithoutKind> all;
+  const auto devices = devices_by_kind(request);
+  if (devices.size() < 2) return all;
+  for (const auto& [kind, count] : devices) {
+    SearchRequest rest = request;
+    rest.keep = 1;
+    rest.time_limit_s = std::min(request.time_limit_s, 3.0);
+    rest.pins.kinds.clear();
+    for (const auto& [other, other_count] : devices) {
+      if (other != kind) rest.pins.kinds.insert(other);
+    }
+    try {
+      all.push_back({kind, best_rate(rest, strategy)});
+    } catch (const Error&) {
+      all.push_back({kind, 0});  // the pins ask for what is left out
+    }
+  }
+  return all;
+}
+
+std::string summary_of(const Plan& plan) {
+  std::string line = plan.schedule + ";";
+  for (std::size_t index = 0; index < plan.pipelines.size(); ++index) {
+    const Pipeline& pipeline = plan.pipelines[index];
+    line += text(index == 0 ? " " : " | ", pipeline.micro_batches, " x ", pipeline.micro_batch_size,
+                 ":");
+    for (const Stage& stage : pipeline.stages) {
+      line += text(" ", stage.kind, "[", stage.layers.front().begin, "-", stage.layers.back().end,
+                   stage.recompute.empty() ? "" : " recompute", "]");
+    }
+  }
+  return line;
+}
+
+std::string binding_of(const Candidate& candidate) {
+  const RankPrediction& rank = busiest(candidate.prediction);
+  const RankPosition at = position_of(candidate.plan, rank.rank);
+  const Stage& stage = candidate.plan.pipelines[at.pipeline].stages[at.stage];
+  const double step = candidate.prediction.step_seconds;
+  const bool by_compute = rank.compute_seconds >= rank.transfer_seconds;
+  return text(by_compute ? "compute" : "messages", " of pipeline ", at.pipeline, " stage ",
+              at.stage, " (rank ", rank.rank, ", ", rank.kind, ", layers ",
+              stage.layers.front().begin, "-", stage.layers.back().end,
+              "): ", percent(rank.compute_seconds / step), " of the step forward and backward, ",
+              percent(rank.transfer_seconds / step), " messages, ",
+              percent(rank.update_seconds / step), " optimizer, ",
+              percent(rank.bubble_seconds / step), " waiting");
+}
+
+double balance_of(const Prediction& prediction) {
+  double least = prediction.ranks.front().compute_seconds;
+  double most = 0;
+  for (const RankPrediction& rank : prediction.ranks) {
+    least = std::min(least, rank.compute_seconds);
+    most = std::max(most, rank.compute_seconds);
+  }
+  return most > 0 ? least / most : 1;
+}
+
+std::string loss_of(const Candidate& runner_up, const Candidate& winner) {
+  const Prediction& a = runner_up.prediction;
+  const Prediction& b = winner.prediction;
+  const RankPrediction& busy = busiest(a);
+  const RankPrediction& best = busiest(b);
+  const auto more = [](double here, double there) { return (here - there) * 1e3; };
+  std::string where = "waiting";
+  double most = more(busy.bubble_seconds, best.bubble_seconds);
+  const auto compare = [&](const char* what, double here, double there) {
+    if (more(here, there) <= most) return;
+    most = more(here, there);
+    where = what;
+  };
+  compare("compute", busy.compute_seconds, best.compute_seconds);
+  compare("messages", busy.transfer_seconds, best.transfer_seconds);
+  compare("optimizer", busy.update_seconds, best.update_seconds);
+  return text("+", percent(a.step_seconds / b.step_seconds - 1), ", mostly ", where,
+              " of its busiest rank, ", busy.rank, " (", busy.kind, ")");
+}
+
+}  // namespace hethub

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hethub/search/strategy.h"
+
+namespace hethub {
+
+/// What the devices of one kind reach without the others.
+struct KindAlone {
+  std::string kind = {};
+  int devices = 0;
+  std::int64_t sequences = 0;    ///< of the global batch
+  double tokens_per_second = 0;  ///< of its best plan; 0 if none fits
+};
+
+/// The upper bound of a mixed cluster: the sum over its kinds of the tokens/s of that kind's
+/// devices alone, each with its share of the global batch, in proportion to its throughput.
+struct UpperBound {
+  std::vector<KindAlone> kinds = {};
+  double tokens_per_second = 0;
+};
+
+/// Plans each kind alone. Pins but those of micro_batch_size, recompute and schedule are let go.
+UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy);
+
+/// The same job on all kinds but one.
+struct WithoutKind {
+  std::string kind = {};
+  double tokens_per_second = 0;  ///< of the best plan; 0 if none fits
+};
+std::vector<WithoutKind> without_each_kind(const SearchRequest& request, const Strategy& strategy);
+
+/// "1f1b; 16 x 2: a[0-8] b[8-12] | 8 x 1: a[0-12]": pipelines with their micro-batches and stages.
+std::string summary_of(const Plan& plan);
+
+/// What limits the plan: the rank that is busy longest, and with what.
+std::string binding_of(const Candidate& candidate);
+
+/// The least over the most compute time of any rank: 1 is perfect balance.
+double balance_of(const Prediction& prediction);
+
+/// By how much a runner-up is slower than the winner, and where its time goes.
+std::string loss_of(const Candidate& runner_up, const Candidate& winner);
+
+}  // namespace hethub

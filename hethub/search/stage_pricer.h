@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hethub/cost/cost_model.h"
+#include "hethub/model/config.h"
+#include "hethub/plan/plan.h"
+#include "hethub/plan/segments.h"
+#include "hethub/predict/plan_step.h"
+#include "hethub/predict/pricing.h"
+
+namespace hethub {
+
+/// The numbers of any plan of one model, without building its programs each time: the costs of the
+/// whole model's program, sorted by layer, are summed over a stage's layers. They equal numbers_of
+/// the plan's rank plans.
+class StagePricer {
+ public:
+  /// Keeps references to both.
+  StagePricer(const ModelConfig& model, const CostModel& costs, std::int64_t sequence_length);
+
+  /// One micro-batch of `sequences` on layers [range) of the model, on a kind; the first layers
+  /// come with the embedding, the last with the head.
+  StageNumbers stage(const std::string& kind, int sequences, LayerRange range, bool recompute);
+
+  /// The numbers of a plan.
+  StepNumbers numbers(const Plan& plan, const std::vector<Segment>& segments);
+
+  /// The optimizer's part of them: norm_seconds and update_seconds.
+  void add_optimizer(const Plan& plan, const std::vector<Segment>& segments, StepNumbers& numbers);
+
+ private:
+  struct Prefix {
+    double before = 0;
+    std::vector<double> layers = {};  // seconds of the first n layers
+    double after = 0;
+  };
+  struct Table {
+    Prefix forward = {};
+    Prefix backward = {};
+    Prefix backward_again = {};  // with full recompute
+    double sent_bytes = 0;
+  };
+
+  const Table& table(const std::string& kind, int sequences);
+  double seconds(const std::string& kind, const Op& op);
+
+  const ModelConfig& model_;
+  const CostModel& costs_;
+  std::int64_t sequence_length_;
+  std::map<std::pair<std::string, int>, Table> tables_;
+  std::map<std::pair<std::string, std::string>, double> ops_;  // by kind and op with sizes
+};
+
+}  // namespace hethub

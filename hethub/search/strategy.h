@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hethub/cost/cost_model.h"
+#include "hethub/model/config.h"
+#include "hethub/plan/plan.h"
+#include "hethub/predict/predict.h"
+
+namespace hethub {
+
+/// Parts of a plan that the user fixes. What is not set is free.
+struct Pins {
+  std::optional<int> pipelines = {};           ///< "pipelines=2"
+  std::optional<int> stages = {};              ///< "stages=2": of every pipeline
+  std::optional<int> micro_batch_size = {};    ///< "micro_batch_size=4"
+  std::optional<Recompute> recompute = {};     ///< "recompute=full": of every stage
+  std::string schedule = {};                   ///< "schedule=gpipe"
+  std::set<std::string> kinds = {};            ///< "kinds=cpu,opencl": no other is used
+  std::map<int, std::string> stage_kind = {};  ///< "stage0.kind=cpu": of every pipeline
+  std::map<int, int> stage_layers = {};        ///< "stage0.layers=3": of every pipeline
+};
+
+/// Adds "KEY=VALUE" to the pins. Throws kUsage, with the nearest key, for what is no pin.
+void add_pin(Pins& pins, const std::string& pin);
+
+/// What is asked of a planner. Refers to the cost model.
+struct SearchRequest {
+  explicit SearchRequest(const CostModel& all_costs) : costs(all_costs) {}
+
+  const CostModel& costs;
+  ModelConfig model = {};
+  std::string model_path = {};  ///< as the plan is to name it
+  std::int64_t sequence_length = 0;
+  std::int64_t global_batch = 0;  ///< sequences per step; every plan takes exactly these
+  std::vector<int> micro_batch_sizes = {1, 2, 4, 8, 16, 32, 64};
+  std::vector<std::string> schedules = {"1f1b", "gpipe"};  ///< in case of a tie the first wins
+  std::size_t keep = 5;
+  double time_limit_s = 30;
+  Pins pins = {};
+};
+
+struct Candidate {
+  Plan plan = {};
+  Prediction prediction = {};
+};
+
+/// A plan that would be but for its memory.
+struct Shortage {
+  Plan plan = {};
+  int rank = 0;
+  std::string kind = {};
+  std::int64_t bytes_short = 0;
+};
+
+/// The answer, with enough to explain an empty one.
+struct SearchResult {
+  std::vector<Candidate> best = {};  ///< plans that fit, fastest first
+  double bound_seconds = 0;          ///< no plan of the space is proven faster than this
+  bool complete = false;  ///< every plan was simulated or proven slower than the last of `best`
+  std::int64_t simulated = 0;
+  std::int64_t too_big = 0;
+  std::optional<Shortage> nearest = {};  ///< of the plans that do not fit, the one that lacks least
+};
+
+/// A way to look for plans.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  /// Never throws for a space without a plan that fits: see SearchResult::nearest. Throws
+  /// kInvalidConfig or kInvalidPlan for a request that no plan can meet, naming what to change.
+  virtual SearchResult find(const SearchRequest& request) const = 0;
+};
+
+/// "exact": simulates every plan of the space that is not proven slower than those it keeps.
+///
+/// The space: any number of pipelines, each a sequence of ranks of any kinds, one rank a stage, in
+/// any order; every split of the layers (where a pipeline has one kind only, sizes that differ by
+/// at most one); the micro-batch sizes and schedules of the request; any division of the global
+/// batch. Recompute is none where the memory allows it, which is never slower, else full. Meant for
+/// up to 8 devices; beyond, the time limit ends it and bound_seconds says what may be missed.
+/// Throws kInvalidArgument for another name.
+std::unique_ptr<Strategy> make_strategy(std::string_view name);
+
+}  // namespace hethub

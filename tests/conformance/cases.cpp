@@ -1,0 +1,116 @@
+#include "cases.h"
+
+#include "hethub/base/text.h"
+
+namespace hethub::conformance {
+namespace {
+
+struct Matrix {
+  std::int64_t rows = 0;
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+};
+
+struct Rectangle {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+};
+
+void add(std::vector<Op>& cases, const OpBody& body) {
+  cases.push_back({text("case ", cases.size()), DType::kF32, body});
+}
+
+void add_products(std::vector<Op>& cases, const std::vector<Matrix>& sizes) {
+  for (const Matrix& m : sizes) {
+    add(cases, Linear{m.rows, m.in, m.out, false});
+    add(cases, Linear{m.rows, m.in, m.out, true});
+    add(cases, LinearGradInput{m.rows, m.in, m.out});
+    add(cases, LinearGradWeight{m.rows, m.in, m.out});
+  }
+}
+
+void add_rows(std::vector<Op>& cases, const std::vector<Rectangle>& sizes) {
+  for (const Rectangle& r : sizes) {
+    add(cases, BiasGrad{r.rows, r.width});
+    add(cases, RmsNorm{r.rows, r.width, 1e-5});
+    add(cases, RmsNormGradInput{r.rows, r.width});
+    add(cases, RmsNormGradGain{r.rows, r.width});
+    add(cases, SiluMul{r.rows, r.width});
+    add(cases, SiluMulGrad{r.rows, r.width});
+    add(cases, Embedding{r.rows, 11, r.width});
+    add(cases, EmbeddingGrad{r.rows, 11, r.width});
+    add(cases, CrossEntropy{r.rows, r.width});
+    add(cases, CrossEntropyGrad{r.rows, r.width});
+  }
+}
+
+void add_vectors(std::vector<Op>& cases, const std::vector<std::int64_t>& counts) {
+  for (const std::int64_t count : counts) {
+    add(cases, Add{count});
+    add(cases, Accumulate{count});
+    add(cases, Fill{count, 0.75});
+    add(cases, SumSquares{count});
+    add(cases, AdamW{count, false});
+    add(cases, AdamW{count, true});
+  }
+}
+
+void add_ropes(std::vector<Op>& cases) {
+  for (const bool inverse : {false, true}) {
+    add(cases, Rope{1, 1, 2, 1, inverse});
+    add(cases, Rope{3, 5, 6, 9, inverse});
+    add(cases, Rope{37, 3, 64, 40, inverse});
+  }
+}
+
+void add_attention(std::vector<Op>& cases, const Attention& op) {
+  add(cases, op);
+  add(cases, AttentionGrad{op});
+}
+
+void add_small_attentions(std::vector<Op>& cases) {
+  add_attention(cases, {1, 1, 1, 1, 1, 0, false});
+  add_attention(cases, {2, 5, 2, 1, 3, 0, false});
+  add_attention(cases, {1, 7, 2, 2, 4, 3, false});
+  add_attention(cases, {2, 6, 4, 2, 2, 0, true});
+  add_attention(cases, {1, 9, 3, 1, 5, 4, true});
+}
+
+void add_big_attentions(std::vector<Op>& cases) {
+  add_attention(cases, {2, 64, 4, 4, 16, 0, false});
+  add_attention(cases, {1, 67, 6, 2, 13, 0, false});
+  add_attention(cases, {1, 131, 2, 1, 64, 0, false});
+  add_attention(cases, {1, 150, 2, 2, 24, 70, false});
+  add_attention(cases, {1, 200, 2, 1, 16, 1, false});
+  add_attention(cases, {2, 193, 2, 1, 32, 0, true});
+  add_attention(cases, {1, 140, 2, 2, 128, 50, true});
+}
+
+}  // namespace
+
+std::vector<Op> small_cases() {
+  std::vector<Op> cases;
+  add_products(cases, {{1, 1, 1}, {2, 3, 5}, {7, 5, 3}});
+  add_rows(cases, {{1, 1}, {3, 5}, {5, 17}});
+  add_vectors(cases, {1, 7});
+  add_ropes(cases);
+  cases.resize(cases.size() - 1);  // the last rope is too big for finite differences
+  add_small_attentions(cases);
+  return cases;
+}
+
+std::vector<Op> all_cases() {
+  std::vector<Op> cases = small_cases();
+  add_products(
+      cases,
+      {{1, 64, 33}, {33, 1, 65}, {31, 127, 1}, {17, 63, 129}, {128, 192, 80}, {130, 257, 515}});
+  add_rows(cases, {{1, 16}, {64, 1}, {13, 97}, {67, 259}, {300, 64}, {5, 5003}});
+  add_vectors(cases, {16, 31, 1009, 70001});
+  add_ropes(cases);
+  add_big_attentions(cases);
+  return cases;
+}
+
+std::string title_of(const Op& op) { return text(facts_of(op).kind, " ", sizes_text(op)); }
+
+}  // namespace hethub::conformance

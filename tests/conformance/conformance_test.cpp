@@ -1,0 +1,218 @@
+// What makes kinds interchangeable: every op, on every backend, at odd shapes, against fp64.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "cases.h"
+#include "hethub/accel/registry.h"
+#include "hethub/base/error.h"
+#include "operands.h"
+#include "reference.h"
+#include "stage.h"
+
+namespace hethub::conformance {
+namespace {
+
+// A backend joins with one line here: its name, and how far its fp32 results may lie from fp64, as
+// a part of an element's size plus its tensor's root mean square. The hardest are gradients of
+// attention over 128 products a score: a score of size 5 is off by some 1e-6, and so is its
+// exponential, relatively. 4e-6 leaves them a factor of two.
+struct BackendRow {
+  const char* name = "";
+  double f32_tolerance = 0;
+};
+
+constexpr BackendRow kBackends[] = {
+    {"cpu", 4e-6},
+    {"opencl", 4e-6},
+};
+
+class Conformance : public testing::TestWithParam<BackendRow> {
+ protected:
+  void SetUp() override {
+    const std::vector<std::string> built = backend_names();
+    if (std::find(built.begin(), built.end(), GetParam().name) == built.end()) {
+      miss("it is not in this build");
+      return;
+    }
+    try {
+      backend_ = open_backend(GetParam().name, {.threads = 2});
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnavailable) throw;
+      miss(error.what());
+    }
+  }
+
+  // A device that is not here is skipped where that is allowed.
+  static void miss(const std::string& why) {
+    if (std::getenv("HETHUB_EVERY_BACKEND") != nullptr) {
+      FAIL() << GetParam().name << ": " << why << " (HETHUB_EVERY_BACKEND is set)";
+    }
+    GTEST_SKIP() << GetParam().name << " was not tested: " << why;
+  }
+
+  std::unique_ptr<Backend> backend_ = {};
+};
+
+double root_mean_square(const Values& values) {
+  double sum = 0;
+  for (const double value : values) {
+    sum += value * value;
+  }
+  return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(values.size(), 1)));
+}
+
+// What elements are measured against beside themselves. In two gradients terms of size 1 cancel,
+// wholly so in a row of one element or a sequence of one position.
+double size_of_terms(const Op& op, const Values& expected) {
+  const bool cancels = std::holds_alternative<RmsNormGradInput>(op.body) ||
+                       std::holds_alternative<AttentionGrad>(op.body);
+  return std::max(cancels ? 1.0 : 0.0, root_mean_square(expected));
+}
+
+void expect_near(const Values& found, const Values& expected, double size, double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double error = std::fabs(found[i] - expected[i]);
+    ASSERT_LE(error, tolerance * (std::fabs(expected[i]) + size))
+        << "element " << i << " of " << found.size() << ": found " << found[i] << ", expected "
+        << expected[i];
+  }
+}
+
+void expect_outputs(const Op& op, const std::vector<Values>& inputs, const Outcome& outcome,
+                    double tolerance) {
+  const std::vector<Values> expected = reference(op, inputs);
+  for (std::size_t output = 0; output < expected.size(); ++output) {
+    SCOPED_TRACE(text("output ", output));
+    expect_near(outcome.outputs[output], expected[output], size_of_terms(op, expected[output]),
+                tolerance);
+  }
+  EXPECT_EQ(outcome.stray_bytes, 0) << "written outside the outputs";
+}
+
+TEST_P(Conformance, every_op_agrees_with_fp64_and_writes_its_outputs_alone) {
+  for (const Op& op : all_cases()) {
+    SCOPED_TRACE(title_of(op));
+    const std::vector<Values> inputs = make_inputs(op, 1);
+    const Outcome outcome = run_on(*backend_, op, inputs, {});
+    expect_outputs(op, inputs, outcome, GetParam().f32_tolerance);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(Conformance, an_output_may_take_over_the_input_its_facts_name) {
+  for (const Op& op : all_cases()) {
+    const OpFacts facts = facts_of(op);
+    const bool reuses =
+        std::any_of(facts.outputs.begin(), facts.outputs.end(),
+                    [](const OutputFacts& output) { return output.may_reuse >= 0; });
+    if (!reuses) continue;
+    SCOPED_TRACE(title_of(op));
+    const std::vector<Values> inputs = make_inputs(op, 2);
+    const Outcome apart = run_on(*backend_, op, inputs, {});
+    const Outcome reused = run_on(*backend_, op, inputs, {.reuse = true});
+    ASSERT_EQ(apart.bits, reused.bits);
+    ASSERT_EQ(reused.stray_bytes, 0);
+  }
+}
+
+TEST_P(Conformance, a_second_run_gives_the_same_bits) {
+  for (const Op& op : all_cases()) {
+    SCOPED_TRACE(title_of(op));
+    const std::vector<Values> inputs = make_inputs(op, 3);
+    ASSERT_EQ(run_on(*backend_, op, inputs, {}).bits, run_on(*backend_, op, inputs, {}).bits);
+  }
+}
+
+TEST_P(Conformance, elementwise_ops_run_at_any_element) {
+  for (const std::int64_t shift : {1, 3, 17}) {
+    for (const Op& op : all_cases()) {
+      const std::set<std::string_view> elementwise = {"add", "accumulate", "fill", "sum_squares",
+                                                      "adamw"};
+      if (elementwise.count(facts_of(op).kind) == 0) continue;
+      SCOPED_TRACE(text(title_of(op), " shifted by ", shift, " elements"));
+      const std::vector<Values> inputs = make_inputs(op, 4);
+      const Outcome outcome = run_on(*backend_, op, inputs, {.shift = shift});
+      expect_outputs(op, inputs, outcome, GetParam().f32_tolerance);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(Conformance, a_sum_of_squares_keeps_its_six_digits_over_a_million_elements) {
+  const Op op{"norm", DType::kF32, SumSquares{1000003}};
+  const std::vector<Values> inputs = make_inputs(op, 5);
+  const Values expected = reference(op, inputs)[0];
+  expect_near(run_on(*backend_, op, inputs, {}).outputs[0], expected, expected[0], 0.5e-6);
+}
+
+TEST_P(Conformance, memory_starts_as_zeros_and_copies_arrive) {
+  const auto buffer = backend_->allocate(1000);
+  const auto queue = backend_->make_queue();
+  std::vector<std::byte> bytes(1000, std::byte{1});
+  queue->download({buffer.get(), 0, 1000}, bytes);
+  queue->synchronize(after_seconds(60));
+  EXPECT_EQ(bytes, std::vector<std::byte>(1000));
+
+  const std::vector<std::byte> sent(100, std::byte{7});
+  queue->upload(sent, {buffer.get(), 3, 100});
+  queue->copy({buffer.get(), 3, 100}, {buffer.get(), 501, 100});
+  queue->download({buffer.get(), 0, 1000}, bytes);
+  const auto event = backend_->make_event();
+  queue->record(*event);
+  event->wait(after_seconds(60));
+  EXPECT_TRUE(event->done());
+  EXPECT_EQ(std::count(bytes.begin(), bytes.end(), std::byte{7}), 200);
+  EXPECT_EQ(bytes[3], std::byte{7});
+  EXPECT_EQ(bytes[600], std::byte{7});
+}
+
+TEST_P(Conformance, what_a_backend_lacks_is_refused_by_name) {
+  for (const OpBody& body :
+       std::vector<OpBody>{GroupStart{.in_count = 4, .out_count = 4}, GroupWait{4}}) {
+    try {
+      (void)backend_->prepare({"layer3.sum", DType::kF32, body});
+      ADD_FAILURE() << "a group op was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      EXPECT_NE(std::string(error.what()).find("layer3.sum"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST_P(Conformance, too_much_memory_is_refused) {
+  try {
+    (void)backend_->allocate(std::int64_t{1} << 55);
+    ADD_FAILURE() << "32 PiB were granted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory) << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(kBackends),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Coverage, every_backend_of_this_build_is_in_the_table) {
+  for (const std::string& name : backend_names()) {
+    EXPECT_TRUE(std::any_of(std::begin(kBackends), std::end(kBackends),
+                            [&](const BackendRow& row) { return row.name == name; }))
+        << "add a line for " << name << " to kBackends";
+  }
+}
+
+TEST(Coverage, every_kind_of_op_a_device_runs_has_cases) {
+  std::set<std::size_t> kinds;
+  for (const Op& op : all_cases()) {
+    kinds.insert(op.body.index());
+  }
+  constexpr std::size_t kGroupOps = 2;  // the communicator's
+  EXPECT_EQ(kinds.size(), std::variant_size_v<OpBody> - kGroupOps);
+}
+
+}  // namespace
+}  // namespace hethub::conformance

@@ -1,0 +1,191 @@
+#include "operands.h"
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+
+namespace hethub::conformance {
+namespace {
+
+double rounded(double value) { return static_cast<double>(static_cast<float>(value)); }
+
+Values rounded(Values values) {
+  for (double& value : values) {
+    value = rounded(value);
+  }
+  return values;
+}
+
+// Makes tensors from one stream of random bits.
+class Maker {
+ public:
+  explicit Maker(std::uint64_t seed) : bits_(seed) {}
+
+  double uniform(double low, double high) {
+    return low + (high - low) * static_cast<double>(bits_() >> 11U) * 0x1p-53;
+  }
+  std::int64_t below(std::int64_t limit) {
+    return static_cast<std::int64_t>(bits_() % static_cast<std::uint64_t>(limit));
+  }
+  Values floats(std::int64_t count, double low = -2, double high = 2) {
+    Values values(static_cast<std::size_t>(count));
+    for (double& value : values) {
+      value = rounded(uniform(low, high));
+    }
+    return values;
+  }
+  Values integers(std::int64_t count, std::int64_t limit) {
+    Values values(static_cast<std::size_t>(count));
+    for (double& value : values) {
+      value = static_cast<double>(below(limit));
+    }
+    return values;
+  }
+
+ private:
+  std::mt19937_64 bits_;
+};
+
+// One row in four is not counted; the first always is.
+void ignore_some(Maker& make, Values& labels) {
+  for (std::size_t row = 1; row < labels.size(); ++row) {
+    if (make.below(4) == 0) labels[row] = -100;
+  }
+}
+
+// What a forward op leaves, rounded to fp32.
+template <typename T>
+std::vector<Values> forward(const T& op, const std::vector<Values>& inputs) {
+  std::vector<Values> outputs = reference({"forward", DType::kF32, op}, inputs);
+  for (Values& values : outputs) {
+    values = rounded(values);
+  }
+  return outputs;
+}
+
+// Starts of documents: a new one begins at about every fifth position.
+Values document_starts(Maker& make, const Attention& op) {
+  Values starts;
+  for (std::int64_t row = 0; row < op.batch * op.seq; ++row) {
+    const std::int64_t position = row % op.seq;
+    const bool begins = position == 0 || make.below(5) == 0;
+    starts.push_back(begins ? static_cast<double>(position) : starts.back());
+  }
+  return starts;
+}
+
+// One overload per op whose inputs are more than any floats; `in` holds any floats to begin with.
+
+void shape(const Embedding& op, Maker& make, std::vector<Values>& in) {
+  in[0] = make.integers(op.rows, op.vocab);
+}
+
+void shape(const EmbeddingGrad& op, Maker& make, std::vector<Values>& in) {
+  in[0] = make.integers(op.rows, op.vocab);
+}
+
+void shape(const RmsNormGradInput& op, Maker& /*make*/, std::vector<Values>& in) {
+  in[3] = forward(RmsNorm{op.rows, op.width, 1e-5}, {in[1], in[2]})[1];
+}
+
+void shape(const RmsNormGradGain& op, Maker& /*make*/, std::vector<Values>& in) {
+  const Values ones(static_cast<std::size_t>(op.width), 1.0);
+  in[2] = forward(RmsNorm{op.rows, op.width, 1e-5}, {in[1], ones})[1];
+}
+
+void shape(const Rope& op, Maker& make, std::vector<Values>& in) {
+  in[1] = make.integers(op.rows, op.table_rows);
+}
+
+void shape(const Attention& op, Maker& make, std::vector<Values>& in) {
+  if (op.documents) in[3] = document_starts(make, op);
+}
+
+void shape(const AttentionGrad& op, Maker& make, std::vector<Values>& in) {
+  std::vector<Values> seen = {in[1], in[2], in[3]};
+  if (op.forward.documents) {
+    in[6] = document_starts(make, op.forward);
+    seen.push_back(in[6]);
+  }
+  const std::vector<Values> outputs = forward(op.forward, seen);
+  in[4] = outputs[0];
+  in[5] = outputs[1];
+}
+
+void shape(const CrossEntropy& op, Maker& make, std::vector<Values>& in) {
+  in[1] = make.integers(op.rows, op.vocab);
+  ignore_some(make, in[1]);
+}
+
+void shape(const CrossEntropyGrad& op, Maker& make, std::vector<Values>& in) {
+  shape(CrossEntropy{op.rows, op.vocab}, make, in);
+  in[2] = forward(CrossEntropy{op.rows, op.vocab}, {in[0], in[1]})[1];
+}
+
+void shape(const AdamW& op, Maker& make, std::vector<Values>& in) {
+  in[2] = make.floats(op.count, 0, 0.1);
+  in[4] = rounded(Values{1e-2, 0.9, 0.95, 1e-8, 0.1, 0.25, 1 - 0.9 * 0.9, 1 - 0.95 * 0.95});
+}
+
+template <typename T>
+void shape(const T& /*op*/, Maker& /*make*/, std::vector<Values>& /*in*/) {}
+
+template <typename T>
+void encode_as(const Values& values, std::vector<std::byte>& bytes) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const T value = static_cast<T>(values[i]);
+    std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+template <typename T>
+void decode_as(const std::vector<std::byte>& bytes, Values& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    T value = 0;
+    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+    values[i] = static_cast<double>(value);
+  }
+}
+
+[[noreturn]] void refuse(DType type) {
+  throw std::logic_error("conformance: no values of type " + std::string(name_of(type)));
+}
+
+}  // namespace
+
+std::vector<Values> make_inputs(const Op& op, std::uint64_t seed) {
+  Maker make(seed);
+  std::vector<Values> inputs;
+  for (const TensorSpec& spec : facts_of(op).inputs) {
+    inputs.push_back(make.floats(spec.elements()));
+  }
+  std::visit([&](const auto& body) { shape(body, make, inputs); }, op.body);
+  return inputs;
+}
+
+std::vector<std::byte> encode(const TensorSpec& spec, const Values& values) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(spec.bytes()));
+  if (spec.dtype == DType::kF32) {
+    encode_as<float>(values, bytes);
+  } else if (spec.dtype == DType::kI32) {
+    encode_as<std::int32_t>(values, bytes);
+  } else {
+    refuse(spec.dtype);
+  }
+  return bytes;
+}
+
+Values decode(const TensorSpec& spec, const std::vector<std::byte>& bytes) {
+  Values values(static_cast<std::size_t>(spec.elements()));
+  if (spec.dtype == DType::kF32) {
+    decode_as<float>(bytes, values);
+  } else if (spec.dtype == DType::kI32) {
+    decode_as<std::int32_t>(bytes, values);
+  } else {
+    refuse(spec.dtype);
+  }
+  return values;
+}
+
+}  // namespace hethub::conformance
