@@ -144,8 +144,8 @@ DeviceInfo cpu_info(std::string_view level) {
 
 class CpuBackend : public Backend {
  public:
-  explicit CpuBackend(const BackendOptions& options)
-      : level_(best_level()), affinity_(options.threads, options.cores) {
+  CpuBackend(const BackendOptions& options, const CpuChoices& choices)
+      : level_(level_of(choices.level)), affinity_(options.threads, options.cores) {
     affinity_.apply();
   }
 
@@ -176,19 +176,21 @@ class CpuBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> open_cpu(const BackendOptions& options) {
+std::unique_ptr<Backend> open_cpu(const BackendOptions& options) { return open_cpu(options, {}); }
+
+std::unique_ptr<Backend> open_cpu(const BackendOptions& options, const CpuChoices& choices) {
   if (options.device != 0) {
     throw Error(ErrorCode::kUnavailable, {.what = "cpu: device",
                                           .found = text(options.device),
                                           .expected = "0: the processor is one device",
                                           .fix = "use device 0"});
   }
-  return std::make_unique<CpuBackend>(options);
+  return std::make_unique<CpuBackend>(options, choices);
 }
 
 std::vector<FoundDevice> find_cpu() {
   try {
-    const Level level = best_level();
+    const Level level = level_of("");
     return {{.backend = "cpu", .device = 0, .info = cpu_info(level.name)}};
   } catch (const Error& error) {
     return {{.backend = "cpu",

@@ -1,12 +1,18 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "hethub/accel/backend.h"
 #include "hethub/accel/registry.h"
 
 namespace hethub {
+
+/// Choices that tests make. The defaults are what a training uses.
+struct CpuChoices {
+  std::string level = {};  ///< "x86-64-v2", "-v3" or "-v4"; empty: the best of this processor
+};
 
 /// Opens the processor as an accelerator.
 ///
@@ -17,6 +23,7 @@ namespace hethub {
 /// kUnsupported, as does a processor below x86-64-v2. Throws kUnavailable for a device but 0,
 /// kInvalidArgument for threads < 1 or too few cores.
 std::unique_ptr<Backend> open_cpu(const BackendOptions& options);
+std::unique_ptr<Backend> open_cpu(const BackendOptions& options, const CpuChoices& choices);
 
 /// The processor: always one device.
 std::vector<FoundDevice> find_cpu();

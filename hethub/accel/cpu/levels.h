@@ -13,11 +13,8 @@ struct Level {
   bool runs_here = false;
 };
 
-/// The levels that are built, best first.
-inline constexpr int kLevels = 3;
-Level level(int position);
-
-/// The best level of this processor. Throws kUnsupported if it has none.
-Level best_level();
+/// The level of that name, or, if it is empty, the best of this processor. Throws kUnsupported if
+/// the processor has it not.
+Level level_of(std::string_view name);
 
 }  // namespace hethub

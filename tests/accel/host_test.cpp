@@ -1,0 +1,31 @@
+#include "hethub/accel/host.h"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace hethub {
+namespace {
+
+TEST(Host, agrees_with_what_the_system_says) {
+  const Host host = read_host();
+  EXPECT_EQ(host.threads, static_cast<int>(std::thread::hardware_concurrency()));
+  EXPECT_GE(host.threads, host.cores);
+  EXPECT_GE(host.sockets, 1);
+  const double pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  // A machine whose memory can grow may tell one of the two late.
+  EXPECT_GT(static_cast<double>(host.memory_bytes), 0.4 * pages);
+  EXPECT_LT(static_cast<double>(host.memory_bytes), 2.5 * pages);
+}
+
+TEST(Host, has_its_cores_on_numa_nodes) {
+  std::size_t cores = 0;
+  for (const HostNode& node : read_host().nodes) {
+    cores += node.cores.size();
+  }
+  EXPECT_EQ(cores, static_cast<std::size_t>(read_host().threads));
+}
+
+}  // namespace
+}  // namespace hethub

@@ -1,0 +1,54 @@
+// The conformance suite runs the best level of this processor; here are the others.
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "../conformance/cases.h"
+#include "../conformance/operands.h"
+#include "../conformance/stage.h"
+#include "hethub/accel/cpu/cpu.h"
+#include "hethub/base/error.h"
+
+namespace hethub::conformance {
+namespace {
+
+// As in the conformance suite: part of an element's size and of the tensor's largest.
+void expect_near(const Values& found, const Values& expected, double least_size) {
+  double size = least_size;
+  for (const double value : expected) {
+    size = std::max(size, std::fabs(value));
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], expected[i], 4e-6 * size) << "element " << i;
+  }
+}
+
+class Levels : public testing::TestWithParam<const char*> {};
+
+TEST_P(Levels, every_kernel_agrees_with_fp64_and_writes_its_outputs_alone) {
+  std::unique_ptr<Backend> backend;
+  try {
+    backend = open_cpu({}, {.level = GetParam()});
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  for (const Op& op : all_cases()) {
+    SCOPED_TRACE(title_of(op));
+    const bool cancels = std::holds_alternative<RmsNormGradInput>(op.body) ||
+                         std::holds_alternative<AttentionGrad>(op.body);
+    const std::vector<Values> inputs = make_inputs(op, 1);
+    const std::vector<Values> expected = reference(op, inputs);
+    const Outcome outcome = run_on(*backend, op, inputs, {});
+    EXPECT_EQ(outcome.stray_bytes, 0);
+    for (std::size_t output = 0; output < expected.size(); ++output) {
+      expect_near(outcome.outputs[output], expected[output], cancels ? 1.0 : 0.0);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, Levels, testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4"));
+
+}  // namespace
+}  // namespace hethub::conformance
