@@ -71,7 +71,7 @@ void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& se
     for (std::size_t holder = 0; holder < segment.ranks.size(); ++holder) {
       const int rank = segment.ranks[holder];
       held[rank] += segment.elements;
-      for (const OwnedRange& range : owned_ranges(segment, static_cast<int>(holder))) {
+      for (const SegmentRange& range : owned_ranges(segment, static_cast<int>(holder))) {
         const ModelTensor& tensor = segment.tensors[range.tensor];
         numbers.norm_seconds[rank] += seconds(kinds[rank], norm_op(tensor, range.count));
         numbers.update_seconds[rank] += seconds(kinds[rank], update_op(tensor, range.count));
