@@ -1,0 +1,411 @@
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "hethub/base/error.h"
+#include "hethub/plan/validate.h"
+#include "hethub/search/stage_pricer.h"
+#include "hethub/search/strategy.h"
+#include "tests/predict/example_plans.h"
+
+namespace hethub {
+namespace {
+
+SearchRequest request_of(const CostModel& costs, const ModelConfig& model, int global_batch) {
+  SearchRequest request(costs);
+  request.model = model;
+  request.sequence_length = 32;
+  request.global_batch = global_batch;
+  request.micro_batch_sizes = {1, 2};
+  request.keep = 3;
+  return request;
+}
+
+// Made-up rates that differ from case to case.
+Cluster random_cluster(std::mt19937& random, int a, int b) {
+  const auto between = [&](double low, double high) {
+    return low * std::pow(high / low, std::uniform_real_distribution<>(0, 1)(random));
+  };
+  Cluster cluster = example_cluster(a, b, {between(1e-7, 1e-4), between(1e7, 1e11)});
+  for (Kind& kind : cluster.kinds) {
+    kind.peak_flops_per_s["f32"] = between(2e10, 1e12);
+    kind.memory_bytes_per_s = between(5e9, 2e11);
+  }
+  return cluster;
+}
+
+// Every plan of the space, written down without any of the planner's means: ranks by number, no
+// symmetry, recompute free in every stage.
+class BruteForce {
+ public:
+  BruteForce(const SearchRequest& request, std::function<void(const Plan&)> visit)
+      : request_(request), visit_(std::move(visit)) {
+    plan_.sequence_length = request.sequence_length;
+    plan_.global_batch = request.global_batch;
+  }
+
+  void run() {
+    std::vector<bool> used(request_.costs.ranks().size(), false);
+    add_pipeline(used, -1);
+  }
+
+ private:
+  // Pipelines come in the order of their first ranks: their order means nothing.
+  void add_pipeline(std::vector<bool>& used, int after) {
+    if (!sequences_.empty()) fill_layers(0);
+    for (int rank = after + 1; rank < std::ssize(used); ++rank) {
+      if (used[rank]) continue;
+      sequences_.push_back({rank});
+      used[rank] = true;
+      grow(used, rank);
+      used[rank] = false;
+      sequences_.pop_back();
+    }
+  }
+
+  void grow(std::vector<bool>& used, int first) {
+    add_pipeline(used, first);
+    if (std::ssize(sequences_.back()) == request_.model.layers) return;
+    for (int rank = 0; rank < std::ssize(used); ++rank) {
+      if (used[rank]) continue;
+      sequences_.back().push_back(rank);
+      used[rank] = true;
+      grow(used, first);
+      used[rank] = false;
+      sequences_.back().pop_back();
+    }
+  }
+
+  bool one_kind(const std::vector<int>& ranks) const {
+    return std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+      return request_.costs.ranks()[rank].kind == request_.costs.ranks()[ranks[0]].kind;
+    });
+  }
+
+  void fill_layers(std::size_t pipeline) {
+    if (pipeline == sequences_.size()) {
+      fill_batches(0, request_.global_batch);
+      return;
+    }
+    splits_.emplace_back();
+    split(pipeline, request_.model.layers);
+    splits_.pop_back();
+  }
+
+  void split(std::size_t pipeline, int left) {
+    const std::vector<int>& ranks = sequences_[pipeline];
+    if (splits_.back().size() == ranks.size()) {
+      const auto [least, most] = std::minmax_element(splits_.back().begin(), splits_.back().end());
+      if (left == 0 && (!one_kind(ranks) || *most - *least <= 1)) {
+        const std::vector<int> mine = splits_.back();
+        fill_layers(pipeline + 1);
+        splits_.back() = mine;
+      }
+      return;
+    }
+    for (int layers = 1; layers <= left; ++layers) {
+      splits_.back().push_back(layers);
+      split(pipeline, left - layers);
+      splits_.back().pop_back();
+    }
+  }
+
+  void fill_batches(std::size_t pipeline, std::int64_t left) {
+    if (pipeline == sequences_.size()) {
+      if (left == 0) emit();
+      return;
+    }
+    for (const int size : request_.micro_batch_sizes) {
+      for (int count = 1; std::int64_t{count} * size <= left; ++count) {
+        batches_.emplace_back(size, count);
+        fill_batches(pipeline + 1, left - std::int64_t{count} * size);
+        batches_.pop_back();
+      }
+    }
+  }
+
+  void emit() {
+    std::vector<int> used;
+    for (const auto& ranks : sequences_) {
+      used.insert(used.end(), ranks.begin(), ranks.end());
+    }
+    std::sort(used.begin(), used.end());
+    for (int choice = 0; choice < 1 << used.size(); ++choice) {
+      plan_.pipelines.clear();
+      int stage = 0;
+      for (std::size_t index = 0; index < sequences_.size(); ++index) {
+        Pipeline pipeline{.micro_batch_size = batches_[index].first,
+                          .micro_batches = batches_[index].second};
+        int begin = 0;
+        for (std::size_t at = 0; at < sequences_[index].size(); ++at, ++stage) {
+          const int rank = sequences_[index][at];
+          const LayerRange layers = {begin, begin + splits_[index][at]};
+          const auto place = std::lower_bound(used.begin(), used.end(), rank) - used.begin();
+          pipeline.stages.push_back({.kind = request_.costs.ranks()[rank].kind,
+                                     .ranks = {static_cast<int>(place)},
+                                     .layers = {layers}});
+          if ((choice >> stage) & 1) {
+            pipeline.stages.back().recompute = {{Recompute::kFull, layers}};
+          }
+          begin = layers.end;
+        }
+        plan_.pipelines.push_back(std::move(pipeline));
+      }
+      for (const char* schedule : {"1f1b", "gpipe"}) {
+        plan_.schedule = schedule;
+        visit_(plan_);
+      }
+      if (!recompute_) return;
+    }
+  }
+
+ public:
+  bool recompute_ = false;
+
+ private:
+  const SearchRequest& request_;
+  std::function<void(const Plan&)> visit_;
+  Plan plan_;
+  std::vector<std::vector<int>> sequences_;
+  std::vector<std::vector<int>> splits_;
+  std::vector<std::pair<int, int>> batches_;
+};
+
+// The fastest plan that fits, by simulating all of them in full.
+double brute_force(const SearchRequest& request, bool recompute, int& plans) {
+  double best = std::numeric_limits<double>::infinity();
+  BruteForce all(request, [&](const Plan& plan) {
+    ++plans;
+    const Prediction prediction = predict(plan, request.model, request.costs);
+    if (prediction.fullest().free_bytes() >= 0) {
+      best = std::min(best, prediction.step_seconds);
+    }
+  });
+  all.recompute_ = recompute;
+  all.run();
+  return best;
+}
+
+TEST(ExactSearch, finds_what_simulating_every_plan_finds) {
+  std::mt19937 random(11);
+  int plans = 0;
+  for (int round = 0; round < 8; ++round) {
+    const CostModel costs(random_cluster(random, 1, 1), {});
+    const ModelConfig model = example_model(2 + round % 3, round % 2 == 1);
+    const SearchRequest request = request_of(costs, model, 3 + round % 5);
+    const double expected = brute_force(request, false, plans);
+    const SearchResult result = make_strategy("exact")->find(request);
+    ASSERT_FALSE(result.best.empty());
+    EXPECT_TRUE(result.complete);
+    EXPECT_NEAR(result.best.front().prediction.step_seconds, expected, 1e-6 * expected);
+  }
+  EXPECT_GT(plans, 200);
+}
+
+TEST(ExactSearch, finds_it_with_three_devices_too) {
+  std::mt19937 random(5);
+  int plans = 0;
+  for (int round = 0; round < 2; ++round) {
+    const CostModel costs(random_cluster(random, 2, 1), {});
+    const SearchRequest request = request_of(costs, example_model(3), 3);
+    const double expected = brute_force(request, false, plans);
+    const SearchResult result = make_strategy("exact")->find(request);
+    ASSERT_FALSE(result.best.empty());
+    EXPECT_NEAR(result.best.front().prediction.step_seconds, expected, 1e-6 * expected);
+  }
+  EXPECT_GT(plans, 300);
+}
+
+TEST(ExactSearch, finds_it_where_memory_is_tight_and_every_plan_it_gives_fits) {
+  std::mt19937 random(3);
+  int plans = 0;
+  int recomputed = 0;
+  for (int round = 0; round < 10; ++round) {
+    Cluster cluster = random_cluster(random, 1, 1);
+    for (Kind& kind : cluster.kinds) {
+      kind.memory_bytes = (49 + static_cast<std::int64_t>(random() % 18)) * 104858;  // 4.9-6.6 MiB
+    }
+    const CostModel costs(cluster, {});
+    const SearchRequest request = request_of(costs, example_model(3), 4);
+    const double expected = brute_force(request, true, plans);
+    const SearchResult result = make_strategy("exact")->find(request);
+    if (result.best.empty()) {
+      EXPECT_TRUE(std::isinf(expected));
+      ASSERT_TRUE(result.nearest.has_value());
+      EXPECT_GT(result.nearest->bytes_short, 0);
+      continue;
+    }
+    EXPECT_NEAR(result.best.front().prediction.step_seconds, expected, 1e-6 * expected);
+    for (const Candidate& candidate : result.best) {
+      EXPECT_GE(candidate.prediction.fullest().free_bytes(), 0);
+      for (const Pipeline& pipeline : candidate.plan.pipelines) {
+        for (const Stage& stage : pipeline.stages) {
+          recomputed += stage.recompute.empty() ? 0 : 1;
+        }
+      }
+    }
+  }
+  EXPECT_GT(recomputed, 0) << "some case must need it";
+}
+
+TEST(ExactSearch, gives_valid_plans_fastest_first_whose_times_are_the_predictor_s) {
+  const CostModel costs(example_cluster(2, 2), {});
+  const ModelConfig model = example_model(6);
+  SearchRequest request = request_of(costs, model, 16);
+  request.keep = 5;
+  const SearchResult result = make_strategy("exact")->find(request);
+  ASSERT_EQ(result.best.size(), 5U);
+  double before = 0;
+  for (const Candidate& candidate : result.best) {
+    EXPECT_TRUE(validate(candidate.plan, model).empty());
+    const double seconds = predict(candidate.plan, model, costs).step_seconds;
+    EXPECT_EQ(candidate.prediction.step_seconds, seconds);
+    EXPECT_EQ(candidate.plan.predicted_step_seconds, seconds);
+    EXPECT_GE(seconds, before * (1 - 1e-9));
+    EXPECT_GE(seconds, result.bound_seconds * (1 - 1e-9));
+    before = seconds;
+  }
+}
+
+TEST(ExactSearch, layers_of_equal_devices_differ_by_one_at_most_and_none_is_lost) {
+  for (const auto& [layers, stages] : {std::pair{30, 4}, {10, 3}, {7, 2}, {5, 5}, {12, 5}}) {
+    const CostModel costs(example_cluster(stages, 0), {});
+    SearchRequest request = request_of(costs, example_model(layers), 8);
+    request.keep = 1;
+    add_pin(request.pins, text("stages=", stages));
+    const SearchResult result = make_strategy("exact")->find(request);
+    ASSERT_FALSE(result.best.empty());
+    int next = 0;
+    int least = layers;
+    int most = 0;
+    for (const Stage& stage : result.best[0].plan.pipelines[0].stages) {
+      EXPECT_EQ(stage.layers[0].begin, next);
+      next = stage.layers[0].end;
+      least = std::min(least, stage.layers[0].size());
+      most = std::max(most, stage.layers[0].size());
+    }
+    EXPECT_EQ(next, layers);
+    EXPECT_LE(most - least, 1);
+  }
+}
+
+// The error that a request brings.
+std::string refusal_of(const SearchRequest& request) {
+  try {
+    make_strategy("exact")->find(request);
+  } catch (const Error& error) {
+    EXPECT_EQ(exit_status_of(error.code()), 78) << error.what();
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(ExactSearch, a_request_that_no_plan_meets_is_refused_with_the_mend) {
+  const CostModel costs(example_cluster(4, 0), {});
+  const SearchRequest good = request_of(costs, example_model(3), 4);
+  SearchRequest stages = good;
+  add_pin(stages.pins, "stages=4");
+  EXPECT_NE(refusal_of(stages).find("at most 3, the layers of the model"), std::string::npos);
+  SearchRequest batch = good;
+  add_pin(batch.pins, "micro_batch_size=3");
+  EXPECT_NE(refusal_of(batch).find("a multiple of micro_batch_size=3"), std::string::npos);
+  SearchRequest kinds = good;
+  add_pin(kinds.pins, "kinds=tpu");
+  EXPECT_NE(refusal_of(kinds).find("devices to plan for"), std::string::npos);
+  SearchRequest many = good;
+  add_pin(many.pins, "pipelines=3");
+  add_pin(many.pins, "stages=2");
+  EXPECT_NE(refusal_of(many).find("6 ranks"), std::string::npos);
+  SearchRequest sequence = good;
+  sequence.sequence_length = 4096;
+  EXPECT_NE(refusal_of(sequence).find("max_position_embeddings=128"), std::string::npos);
+  SearchRequest none = good;
+  none.global_batch = 0;
+  EXPECT_NE(refusal_of(none).find("--global-batch"), std::string::npos);
+}
+
+TEST(ExactSearch, a_kind_without_costs_is_refused_by_name) {
+  Cluster cluster = example_cluster(1, 1);
+  cluster.kinds[1].peak_flops_per_s.clear();
+  const CostModel costs(cluster, {});
+  EXPECT_NE(refusal_of(request_of(costs, example_model(3), 4)).find("kind b"), std::string::npos);
+}
+
+TEST(ExactSearch, pins_hold) {
+  const CostModel costs(example_cluster(1, 1), {});
+  SearchRequest request = request_of(costs, example_model(4), 8);
+  for (const char* pin : {"pipelines=1", "stage0.kind=b", "stage0.layers=1", "schedule=gpipe",
+                          "micro_batch_size=2", "recompute=full", "stages=2"}) {
+    add_pin(request.pins, pin);
+  }
+  const SearchResult result = make_strategy("exact")->find(request);
+  ASSERT_FALSE(result.best.empty());
+  for (const Candidate& candidate : result.best) {
+    const Plan& plan = candidate.plan;
+    ASSERT_EQ(plan.pipelines.size(), 1U);
+    ASSERT_EQ(plan.pipelines[0].stages.size(), 2U);
+    EXPECT_EQ(plan.pipelines[0].stages[0].kind, "b");
+    EXPECT_EQ(plan.pipelines[0].stages[0].layers[0], (LayerRange{0, 1}));
+    EXPECT_EQ(plan.pipelines[0].micro_batch_size, 2);
+    EXPECT_EQ(plan.schedule, "gpipe");
+    EXPECT_FALSE(plan.pipelines[0].stages[1].recompute.empty());
+  }
+}
+
+TEST(ExactSearch, what_is_no_pin_is_refused) {
+  for (const char* pin : {"", "stages", "stages=", "stages=0", "stages=two", "stage.kind=a",
+                          "stage0.colour=a", "recompute=half", "speed=9"}) {
+    Pins pins;
+    EXPECT_THROW(add_pin(pins, pin), Error) << pin;
+  }
+}
+
+TEST(ExactSearch, the_same_request_has_the_same_answer) {
+  const CostModel costs(example_cluster(2, 1), {});
+  const SearchRequest request = request_of(costs, example_model(5), 8);
+  const SearchResult first = make_strategy("exact")->find(request);
+  const SearchResult second = make_strategy("exact")->find(request);
+  ASSERT_EQ(first.best.size(), second.best.size());
+  for (std::size_t index = 0; index < first.best.size(); ++index) {
+    EXPECT_EQ(first.best[index].plan, second.best[index].plan);
+  }
+}
+
+TEST(StagePricer, its_numbers_are_those_of_the_rank_plans) {
+  const CostModel costs(example_cluster(2, 2), {});
+  for (const bool tied : {false, true}) {
+    const ModelConfig model = example_model(6, tied);
+    Plan plan = example_plan({example_pipeline({0, 2}, {"a", "b"}, {4, 2}, 2, 3),
+                              example_pipeline({3, 1}, {"b", "a"}, {1, 5}, 1, 2)});
+    plan.pipelines[0].stages[0].recompute = {{Recompute::kFull, {0, 4}}};
+    const std::vector<Segment> segments = segments_of(plan, model);
+    std::vector<RankPlan> ranks;
+    for (int rank = 0; rank < 4; ++rank) {
+      ranks.push_back(make_rank_plan(plan, model, segments, rank));
+    }
+    const StepNumbers expected = numbers_of(plan, ranks, costs);
+    StagePricer pricer(model, costs, plan.sequence_length);
+    const StepNumbers found = pricer.numbers(plan, segments);
+    for (std::size_t pipeline = 0; pipeline < 2; ++pipeline) {
+      for (std::size_t stage = 0; stage < 2; ++stage) {
+        const StageNumbers& a = found.stages[pipeline][stage];
+        const StageNumbers& b = expected.stages[pipeline][stage];
+        for (int phase = 0; phase < kPhases; ++phase) {
+          EXPECT_NEAR(a.phase_seconds[phase], b.phase_seconds[phase],
+                      1e-12 + 1e-9 * b.phase_seconds[phase]);
+        }
+        EXPECT_EQ(a.sent_bytes, b.sent_bytes);
+      }
+    }
+    for (int rank = 0; rank < 4; ++rank) {
+      EXPECT_NEAR(found.norm_seconds[rank], expected.norm_seconds[rank], 1e-12);
+      EXPECT_NEAR(found.update_seconds[rank], expected.update_seconds[rank], 1e-12);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hethub
