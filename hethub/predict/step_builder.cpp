@@ -5,15 +5,13 @@
 namespace hethub {
 namespace {
 
-int take(std::map<std::pair<int, int>, std::deque<int>>& messages, int from, int to) {
-  std::deque<int>& queue = messages[{from, to}];
-  require(!queue.empty(), {.what = "simulated collective",
-                           .found = text("a receive by ", to, " that ", from, " does not send"),
-                           .expected = "one send for each receive",
-                           .fix = "check the algorithm"});
-  const int message = queue.front();
-  queue.pop_front();
-  return message;
+// The next message from one member to another.
+int take(int& next, const SimCollective::Pair& pair) {
+  require(next < pair.end, {.what = "simulated collective",
+                            .found = "a receive that nobody sends",
+                            .expected = "one send for each receive",
+                            .fix = "check the algorithm"});
+  return next++;
 }
 
 }  // namespace
@@ -80,28 +78,35 @@ SimCollective StepBuilder::begin_collective(std::vector<int> group, CollectiveAl
                            .chunks = std::move(chunks),
                            .dtype = dtype,
                            .place = place};
-  for (int position = 0; position < collective.algorithm.world_size(); ++position) {
-    for (const Step& step : collective.algorithm.steps[position]) {
-      if (step.kind != StepKind::kSend) continue;
-      collective.to_send[{position, step.peer}].push_back(add_message());
+  const int members = collective.algorithm.world_size();
+  collective.pairs.resize(static_cast<std::size_t>(members) * members);
+  for (int sender = 0; sender < members; ++sender) {
+    for (const Step& step : collective.algorithm.steps[sender]) {
+      if (step.kind == StepKind::kSend) ++collective.pairs[sender * members + step.peer].end;
     }
   }
-  collective.to_recv = collective.to_send;
+  for (SimCollective::Pair& pair : collective.pairs) {
+    pair.next_sent = pair.next_received = add_messages(pair.end);
+    pair.end += pair.next_sent;
+  }
   return collective;
 }
 
 void StepBuilder::take_part(SimCollective& collective, int position, int label) {
   const int rank = collective.group.at(position);
+  const int members = collective.algorithm.world_size();
   for (const Step& step : collective.algorithm.steps.at(position)) {
     const int chunk = step.kind == StepKind::kRecv ? step.to.chunk : step.from.chunk;
     const std::int64_t count = collective.chunks.at(chunk);
     const auto bytes = static_cast<double>(count * size_of(collective.dtype));
     if (step.kind == StepKind::kSend) {
+      SimCollective::Pair& pair = collective.pairs[position * members + step.peer];
       post(rank, collective.group[step.peer], bytes,
-           {take(collective.to_send, position, step.peer), label, collective.place});
+           {take(pair.next_sent, pair), label, collective.place});
     } else if (step.kind == StepKind::kRecv) {
+      SimCollective::Pair& pair = collective.pairs[step.peer * members + position];
       accept(rank, collective.group[step.peer], bytes,
-             {take(collective.to_recv, step.peer, position), label, collective.place});
+             {take(pair.next_received, pair), label, collective.place});
     } else if (collective.place == DataPlace::kDevice) {
       work(rank, accumulate_seconds(rank, count, collective.dtype), label);
     }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -23,16 +22,21 @@ struct SimLabel {
 /// is so little (losses and norms) that adding it up costs nothing worth naming.
 enum class DataPlace : std::uint8_t { kDevice, kHost };
 
-/// One call of a collective: who takes part, and the messages that are on their way, by sender and
-/// receiver, in the order they are sent.
+/// One call of a collective: who takes part, and the messages between them. Those from one member
+/// to another are numbered in a row, in the order they are sent.
 struct SimCollective {
+  struct Pair {
+    int next_sent = 0;
+    int next_received = 0;
+    int end = 0;
+  };
+
   std::vector<int> group = {};  ///< ranks of the cluster
   CollectiveAlgorithm algorithm = {};
   ChunkTable chunks = {};
   DType dtype = DType::kF32;
   DataPlace place = DataPlace::kDevice;
-  std::map<std::pair<int, int>, std::deque<int>> to_send = {};
-  std::map<std::pair<int, int>, std::deque<int>> to_recv = {};
+  std::vector<Pair> pairs = {};  ///< by sender · members + receiver
 };
 
 /// Writes down what the ranks of a cluster do in a step, as tasks whose costs come from a
