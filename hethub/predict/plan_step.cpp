@@ -143,6 +143,7 @@ class StepWriter {
 
   void write_step_action(const Action& action) {
     if (action.kind == ActionKind::kSyncGradients) {
+      builder_.work(device(), numbers_.check_seconds[rank_], label_of(action, "compute"));
       write_collectives(gradients_, label_of(action, "comm"));
     } else if (action.kind == ActionKind::kSyncNorm) {
       builder_.work(device(), numbers_.norm_seconds[rank_], label_of(action, "compute"));

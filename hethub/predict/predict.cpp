@@ -39,13 +39,10 @@ StageNumbers stage_numbers(const RankPlan& rank, const CostModel& costs, Program
 
 // Which of a rank's four accounts a bar belongs to.
 double* account_of(RankPrediction& rank, const SimLabel& label) {
-  if (label.category == "sync_gradients" || label.category == "sync_parameters") {
-    return &rank.transfer_seconds;
-  }
-  if (label.category == "sync_norm" || label.category == "update") {
-    return label.lane == "compute" ? &rank.update_seconds : &rank.transfer_seconds;
-  }
-  return label.lane == "compute" ? &rank.compute_seconds : &rank.transfer_seconds;
+  if (label.lane == "comm") return &rank.transfer_seconds;
+  const bool of_micro_batch =
+      label.category.starts_with("forward") || label.category.starts_with("backward");
+  return of_micro_batch ? &rank.compute_seconds : &rank.update_seconds;
 }
 
 // Time spent waiting for a message of the pipeline is bubble; that in a collective is not.
@@ -127,10 +124,13 @@ StepNumbers numbers_of(const Plan& plan, const std::vector<RankPlan>& ranks, con
     }
   }
   for (const RankPlan& rank : ranks) {
+    const ProgramCost check = price_ops(costs, rank.kind, rank.check_ops);
     const ProgramCost norm = price_ops(costs, rank.kind, rank.norm_ops);
     const ProgramCost update = price_ops(costs, rank.kind, rank.update_ops);
+    total.add(check);
     total.add(norm);
     total.add(update);
+    numbers.check_seconds.push_back(check.seconds);
     numbers.norm_seconds.push_back(norm.seconds);
     numbers.update_seconds.push_back(update.seconds);
   }

@@ -64,13 +64,16 @@ double StagePricer::seconds(const std::string& kind, const Op& op) {
 void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& segments,
                                 StepNumbers& numbers) {
   const std::vector<std::string> kinds = plan.kind_of_rank();
+  numbers.check_seconds.assign(kinds.size(), 0);
   numbers.norm_seconds.assign(kinds.size(), 0);
   numbers.update_seconds.assign(kinds.size(), 0);
   std::vector<std::int64_t> held(kinds.size(), 0);
+  std::vector<bool> mixes(kinds.size(), false);
   for (const Segment& segment : segments) {
     for (std::size_t holder = 0; holder < segment.ranks.size(); ++holder) {
       const int rank = segment.ranks[holder];
       held[rank] += segment.elements;
+      if (segment.ranks.size() > 1) mixes[rank] = true;
       for (const SegmentRange& range : owned_ranges(segment, static_cast<int>(holder))) {
         const ModelTensor& tensor = segment.tensors[range.tensor];
         numbers.norm_seconds[rank] += seconds(kinds[rank], norm_op(tensor, range.count));
@@ -80,6 +83,7 @@ void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& se
   }
   for (std::size_t rank = 0; rank < kinds.size(); ++rank) {
     numbers.update_seconds[rank] += seconds(kinds[rank], zero_op(held[rank]));
+    if (mixes[rank]) numbers.check_seconds[rank] = seconds(kinds[rank], check_op(held[rank]));
   }
 }
 

@@ -30,7 +30,7 @@ class StagePricer {
   /// The numbers of a plan.
   StepNumbers numbers(const Plan& plan, const std::vector<Segment>& segments);
 
-  /// The optimizer's part of them: norm_seconds and update_seconds.
+  /// The optimizer's part of them: check_seconds, norm_seconds and update_seconds.
   void add_optimizer(const Plan& plan, const std::vector<Segment>& segments, StepNumbers& numbers);
 
  private:

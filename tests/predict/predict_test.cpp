@@ -22,7 +22,8 @@ double pipeline_seconds(const std::string& schedule, int stages, int micro_batch
   const Plan plan = example_plan({example_pipeline(ranks, std::vector<std::string>(stages, "a"),
                                                    std::vector<int>(stages, 1), 1, micro_batches)},
                                  schedule);
-  StepNumbers numbers{.norm_seconds = std::vector<double>(stages, 0),
+  StepNumbers numbers{.check_seconds = std::vector<double>(stages, 0),
+                      .norm_seconds = std::vector<double>(stages, 0),
                       .update_seconds = std::vector<double>(stages, 0)};
   numbers.stages.push_back(std::vector<StageNumbers>(stages, {{1.0, 2.0, 0.0}, 100}));
   StepBuilder builder(costs);
