@@ -24,6 +24,7 @@ const std::vector<AddVerb>& verbs() {
       add_data,
       add_launch,
       add_train,
+      add_verify,
   };
   return kAll;
 }

@@ -130,9 +130,8 @@ class Reporter {
   }
 
   void evaluation(std::int64_t step, double loss, double tokens) {
-    const std::string line =
-        text(R"({"step":)", step, R"(,"held_out_loss":)", loss, R"(,"held_out_tokens":)",
-             static_cast<std::int64_t>(tokens), "}");
+    const std::string line = text(R"({"step":)", step, R"(,"held_out_loss":)", loss,
+                                  R"(,"held_out_tokens":)", static_cast<std::int64_t>(tokens), "}");
     if (log_.is_open()) log_ << line << std::endl;
     std::cout << (json_ ? line
                         : text("step ", step, " | held-out loss ", loss, " over ",
@@ -195,8 +194,7 @@ int dry_run(const Options& options, const TrainOptions& train) {
 
 void train_rank(const Options& options, const TrainOptions& train, Messenger& messenger,
                 bool json) {
-  const std::string kind =
-      train.plan.kind_of_rank().at(static_cast<std::size_t>(messenger.rank()));
+  const std::string kind = train.plan.kind_of_rank().at(static_cast<std::size_t>(messenger.rank()));
   const auto backend = open_kind(kind, options.cluster, options.device);
   const TokenDataset training(data_options(options, train, Split::kTraining));
   std::optional<TokenDataset> held_out;
@@ -244,8 +242,7 @@ void add_optimizer(CLI::App& verb, OptimizerOptions& optimizer) {
   verb.add_option("--lr", optimizer.learning_rate, "learning rate at its highest")
       ->capture_default_str();
   verb.add_option("--min-lr", optimizer.min_learning_rate, "what the cosine ends at");
-  verb.add_option("--lr-schedule", optimizer.schedule, "cosine or constant")
-      ->capture_default_str();
+  verb.add_option("--lr-schedule", optimizer.schedule, "cosine or constant")->capture_default_str();
   verb.add_option("--warmup-steps", optimizer.warmup_steps, "steps over which the rate rises");
   verb.add_option("--beta1", optimizer.beta1)->capture_default_str();
   verb.add_option("--beta2", optimizer.beta2)->capture_default_str();
@@ -275,8 +272,9 @@ void add_state(CLI::App& verb, TrainOptions& train) {
 void add_train(CLI::App& app, VerbCall& call) {
   auto options = std::make_shared<Options>();
   CLI::App& verb = *app.add_subcommand("train", "run one rank of a training (see launch)");
-  verb.footer("Example:\n  hethub launch --plan plan.json -- train --data text --steps 300 "
-              "--checkpoint-dir run/checkpoints --resume auto");
+  verb.footer(
+      "Example:\n  hethub launch --plan plan.json -- train --data text --steps 300 "
+      "--checkpoint-dir run/checkpoints --resume auto");
   verb.add_option("--plan", options->plan, "the plan's file")->required();
   verb.add_option("--model", options->model, "config.json, if not the one the plan names");
   verb.add_option("--data", options->data, "prefix of .bin and .idx")->required();

@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "cli/train_setup.h"
+#include "cli/verb.h"
+#include "cli/verify_table.h"
+#include "hethub/base/error.h"
+#include "hethub/comm/rendezvous.h"
+#include "hethub/data/fixed_batches.h"
+#include "hethub/launch/launch.h"
+#include "hethub/plan/plan_file.h"
+#include "hethub/plan/validate.h"
+#include "hethub/train/trainer.h"
+
+namespace hethub {
+namespace {
+
+struct Options {
+  std::string folder = {};
+  std::string backend = {};
+  std::string plan = {};
+  std::string cluster = {};
+  std::string reference = "fp64";
+  std::string cores = {};
+  bool is_rank = false;  // one of the ranks that a verify with a plan started
+  VerifyTolerances tolerances = {};
+  BackendOptions device = {};
+};
+
+// What the folder holds, and the plan that runs it.
+struct Job {
+  ModelConfig model = {};
+  ExpectedNumbers expected = {};
+  Plan plan = {};
+};
+
+Plan plan_for(const Options& options, const ModelConfig& model, const FixedBatches& batches) {
+  Plan plan;
+  if (options.plan.empty()) {
+    Stage stage{.kind = options.backend, .ranks = {0}, .layers = {{0, model.layers}}};
+    plan.pipelines.push_back({.micro_batch_size = static_cast<int>(batches.batch_size()),
+                              .micro_batches = 1,
+                              .stages = {std::move(stage)}});
+    plan.sequence_length = batches.sequence_length();
+    plan.global_batch = batches.batch_size();
+    return plan;
+  }
+  plan = read_plan(options.plan);
+  const bool fits = plan.sequence_length == batches.sequence_length() &&
+                    plan.global_batch == batches.batch_size();
+  if (!fits) {
+    throw Error(ErrorCode::kInvalidPlan,
+                {.what = options.plan,
+                 .found = text(plan.global_batch, " sequences of ", plan.sequence_length),
+                 .expected = text(batches.batch_size(), " sequences of ", batches.sequence_length(),
+                                  ", as the folder's batches"),
+                 .fix = "set global_batch and sequence_length, and the micro-batches with them"});
+  }
+  return plan;
+}
+
+Job read_job(const Options& options) {
+  const std::filesystem::path folder = options.folder;
+  Job job{.model = read_model(folder),
+          .expected = read_expected(folder / "expected.json", options.reference)};
+  job.expected.optimizer.total_steps = std::ssize(job.expected.losses);
+  const FixedBatches batches(folder / "tokens.json", job.model.vocab_size);
+  job.plan = plan_for(options, job.model, batches);
+  require_valid(job.plan, job.model);
+  return job;
+}
+
+// The norm of each tensor's gradient of the mean loss, from the pieces that all ranks own.
+std::map<std::string, double> tensor_norms(Trainer& trainer, const ModelConfig& model,
+                                           const StepResult& result) {
+  std::map<std::string, std::size_t> index;
+  for (const ModelTensor& tensor : tensors_of(model)) {
+    index.emplace(tensor.name, index.size());
+  }
+  std::vector<double> sums(index.size(), 0.0);
+  const auto& owned = trainer.rank_plan().owned;
+  for (std::size_t piece = 0; piece < owned.size(); ++piece) {
+    sums[index.at(owned[piece].tensor.name)] += result.square_sums[piece];
+  }
+  trainer.worker().world().all_reduce_host(sums, trainer.worker().deadline());
+  std::map<std::string, double> norms;
+  for (const auto& [name, at] : index) {
+    norms[name] = std::sqrt(sums[at]) / result.tokens;
+  }
+  return norms;
+}
+
+FoundNumbers run_steps(const Options& options, const Job& job, Messenger& messenger) {
+  const std::string kind = job.plan.kind_of_rank().at(static_cast<std::size_t>(messenger.rank()));
+  const auto backend = open_kind(kind, options.cluster, options.device);
+  const FixedBatches batches(std::filesystem::path(options.folder) / "tokens.json",
+                             job.model.vocab_size);
+  Trainer trainer({.plan = job.plan,
+                   .model = job.model,
+                   .optimizer = job.expected.optimizer,
+                   .start = {.init_from = options.folder},
+                   .steps = std::ssize(job.expected.losses)},
+                  *backend, messenger);
+  FoundNumbers found;
+  const std::int64_t steps = std::min(std::ssize(job.expected.losses), batches.steps());
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const StepResult result = trainer.worker().run_step(batches, step, step + 1);
+    if (step == 0) {
+      found.loss = result.loss;
+      found.gradient_norm = result.gradient_norm;
+      found.gradient_norms = tensor_norms(trainer, job.model, result);
+    }
+    found.losses.push_back(result.loss);
+  }
+  return found;
+}
+
+int run_rank(const Options& options, const Job& job, bool json) {
+  RendezvousOptions meeting = rendezvous_from_environment(process_environment());
+  if (!options.is_rank) meeting = {};
+  meeting.plan_hash = plan_hash(job.plan);
+  const auto messenger = join_world(meeting);
+  try {
+    const FoundNumbers found = run_steps(options, job, *messenger);
+    if (messenger->rank() != 0) return 0;
+    const std::string title = text("verify ", options.folder, " on ",
+                                   options.plan.empty() ? options.backend : "plan " + options.plan);
+    const auto rows = compare(job.expected, found, options.tolerances);
+    return print_rows(rows, title, json) == 0 ? 0 : 1;
+  } catch (const Error& error) {
+    messenger->abort(error);
+    throw;
+  }
+}
+
+int start_ranks(const Options& options, const Job& job, bool json) {
+  LaunchOptions launch{.on_line = [](std::string_view line, bool is_error) {
+    // Rank 0 alone prints the table: its lines need no name before them.
+    const auto end = line.find("] ");
+    (is_error ? std::cerr : std::cout)
+        << (is_error || end == std::string_view::npos ? line : line.substr(end + 2)) << std::endl;
+  }};
+  const std::vector<std::string> kinds = job.plan.kind_of_rank();
+  for (std::size_t rank = 0; rank < kinds.size(); ++rank) {
+    std::vector<std::string> argv = {std::filesystem::read_symlink("/proc/self/exe").string(),
+                                     "verify",
+                                     options.folder,
+                                     "--plan",
+                                     options.plan,
+                                     "--reference",
+                                     options.reference,
+                                     "--threads",
+                                     text(options.device.threads),
+                                     "--tolerance-loss",
+                                     text(options.tolerances.loss),
+                                     "--tolerance-norm",
+                                     text(options.tolerances.gradient_norm),
+                                     "--tolerance-losses",
+                                     text(options.tolerances.losses),
+                                     "--as-rank"};
+    if (!options.cluster.empty()) argv.insert(argv.end(), {"--cluster", options.cluster});
+    if (json) argv.emplace_back("--json");
+    launch.ranks.push_back({.rank = static_cast<int>(rank), .label = kinds[rank], .argv = argv});
+  }
+  return run_ranks(launch).exit_status;
+}
+
+int run(const Options& options, bool json) {
+  if (options.backend.empty() && options.plan.empty()) {
+    Options with_cpu = options;
+    with_cpu.backend = "cpu";
+    return run_rank(with_cpu, read_job(with_cpu), json);
+  }
+  const Job job = read_job(options);
+  if (options.plan.empty() || options.is_rank) return run_rank(options, job, json);
+  return start_ranks(options, job, json);
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, VerbCall& call) {
+  auto options = std::make_shared<Options>();
+  CLI::App& verb = *app.add_subcommand(
+      "verify", "train on a folder's batches and compare with its expected numbers");
+  verb.footer(
+      "Example:\n  hethub verify tests/data/golden/llama --backend opencl\n"
+      "Exit status 1 if a number is over its tolerance.");
+  verb.add_option("folder", options->folder,
+                  "config.json, model.safetensors, tokens.json, expected.json")
+      ->required();
+  auto* backend = verb.add_option("--backend", options->backend, "one rank of this kind (cpu)");
+  verb.add_option("--plan", options->plan, "a plan; its ranks are started here")->excludes(backend);
+  verb.add_option("--cluster", options->cluster, "says which backend opens each kind");
+  verb.add_option("--reference", options->reference, "section of expected.json")
+      ->capture_default_str();
+  verb.add_option("--threads", options->device.threads)->capture_default_str();
+  verb.add_option("--tolerance-loss", options->tolerances.loss)->capture_default_str();
+  verb.add_option("--tolerance-norm", options->tolerances.gradient_norm)->capture_default_str();
+  verb.add_option("--tolerance-losses", options->tolerances.losses)->capture_default_str();
+  verb.add_flag("--as-rank", options->is_rank)->group("");
+  on_chosen(verb, call, "verify", std::move(options), run);
+}
+
+}  // namespace hethub
