@@ -1,0 +1,125 @@
+// Trains the golden sets for real, with one process a rank, and compares with the numbers of an
+// independent fp64 reference (tests/data/golden/README.md).
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "hethub/base/files.h"
+#include "hethub/base/json.h"
+#include "hethub/base/text.h"
+#include "hethub/model/config.h"
+#include "hethub/plan/plan_file.h"
+
+namespace hethub {
+namespace {
+
+struct Outcome {
+  int status = -1;
+  std::string output = {};
+};
+
+Outcome run(const std::string& command) {
+  Outcome outcome;
+  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  std::array<char, 4096> block = {};
+  while (const std::size_t got = std::fread(block.data(), 1, block.size(), pipe)) {
+    outcome.output.append(block.data(), got);
+  }
+  const int status = ::pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+std::string folder_of(const std::string& set) {
+  return std::string(HETHUB_TEST_DATA) + "/golden/" + set;
+}
+
+Stage stage_of(const std::string& kind, int rank, int begin, int end) {
+  return {.kind = kind, .ranks = {rank}, .layers = {{begin, end}}};
+}
+
+// The layout of one test, for a model of so many layers and a batch of so many sequences.
+Plan plan_of(const std::string& layout, int layers, int batch) {
+  Plan plan{.sequence_length = 32, .global_batch = batch};
+  const int cut = layers / 2 + 1;
+  const auto two_stages = [&](const std::string& first, const std::string& second) {
+    plan.pipelines.push_back(
+        {.micro_batch_size = 1,
+         .micro_batches = batch,
+         .stages = {stage_of(first, 0, 0, cut), stage_of(second, 1, cut, layers)}});
+  };
+  if (layout == "cpu_then_opencl") two_stages("cpu", "opencl");
+  if (layout == "opencl_then_cpu") two_stages("opencl", "cpu");
+  if (layout == "uneven_replicas") {
+    plan.pipelines.push_back({.micro_batch_size = 1,
+                              .micro_batches = batch / 2 + 1,
+                              .stages = {stage_of("cpu", 0, 0, layers)}});
+    plan.pipelines.push_back({.micro_batch_size = batch - batch / 2 - 1,
+                              .micro_batches = 1,
+                              .stages = {stage_of("opencl", 1, 0, layers)}});
+  }
+  if (layout == "pipeline_beside_replica_with_recompute") {
+    two_stages("opencl", "cpu");
+    plan.schedule = "gpipe";
+    plan.pipelines[0].micro_batches = batch / 2;
+    plan.pipelines[0].stages[1].recompute = {{Recompute::kFull, {cut, layers}}};
+    plan.pipelines.push_back({.micro_batch_size = batch / 2,
+                              .micro_batches = 1,
+                              .stages = {stage_of("cpu", 2, 0, layers)}});
+    plan.pipelines[1].stages[0].recompute = {{Recompute::kSelective, {0, layers}}};
+  }
+  return plan;
+}
+
+class Golden : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+TEST_P(Golden, losses_and_gradient_norms_equal_the_reference) {
+  const auto& [set, layout] = GetParam();
+  const std::string folder = folder_of(set);
+  std::string how = " --backend " + layout;
+  const std::string file = text(testing::TempDir(), "golden-", set, "-", layout, "-", ::getpid());
+  if (layout != "cpu" && layout != "opencl") {
+    const ModelConfig model = read_model(folder);
+    const Json tokens = read_document(folder + "/tokens.json");
+    const auto batch = static_cast<int>(tokens["batches"][0].size());
+    write_file(file, to_json(plan_of(layout, model.layers, batch)).dump());
+    how = " --plan " + file;
+  }
+  const Outcome outcome = run(std::string(HETHUB_PROGRAM) + " verify " + folder + how);
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find(" right, 0 wrong"), std::string::npos) << outcome.output;
+  std::filesystem::remove(file);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , Golden,
+    testing::Combine(testing::Values("llama", "llama3", "mistral", "qwen2", "deep"),
+                     testing::Values("cpu", "opencl", "cpu_then_opencl", "opencl_then_cpu",
+                                     "uneven_replicas", "pipeline_beside_replica_with_recompute")),
+    [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
+
+// A check that cannot fail is none.
+TEST(Verify, a_wrong_number_is_found_and_ends_with_status_1) {
+  const std::filesystem::path folder = text(testing::TempDir(), "golden-wrong-", ::getpid());
+  std::filesystem::copy(folder_of("llama3"), folder, std::filesystem::copy_options::recursive);
+  Json expected = read_document(folder / "expected.json");
+  expected["fp64"]["training_losses"][7] =
+      expected["fp64"]["training_losses"][7].get<double>() * (1 + 1e-4);
+  write_file(folder / "expected.json", expected.dump());
+  const Outcome outcome = run(std::string(HETHUB_PROGRAM) + " verify " + folder.string());
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.output.find("WRONG"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("1 wrong"), std::string::npos) << outcome.output;
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace hethub
