@@ -57,6 +57,12 @@ Ready make_ready(Backend& backend, Queue& queue, const Op& op) {
   return ready;
 }
 
+// Without AVX-512 oneDNN's products pack their operands into memory they allocate in each call (see
+// docs/decisions/0003): what the library does there is out of our hands.
+bool library_allocates(const Op& op) {
+  return __builtin_cpu_supports("avx512f") == 0 && facts_of(op).kind.substr(0, 6) == "linear";
+}
+
 class Allocations : public testing::TestWithParam<int> {};
 
 TEST_P(Allocations, no_op_asks_for_memory_once_it_has_run) {
@@ -64,6 +70,7 @@ TEST_P(Allocations, no_op_asks_for_memory_once_it_has_run) {
   const auto queue = backend->make_queue();
   const auto event = backend->make_event();
   for (const Op& op : all_cases()) {
+    if (library_allocates(op)) continue;
     Ready ready = make_ready(*backend, *queue, op);
     const auto run = [&] {
       queue->run(*ready.op, ready.inputs, ready.outputs, ready.workspace);
