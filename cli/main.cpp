@@ -18,6 +18,7 @@ using AddVerb = void (*)(CLI::App& app, VerbCall& call);
 const std::vector<AddVerb>& verbs() {
   static const std::vector<AddVerb> kAll = {
       // one a line
+      add_devices,
       add_checkpoint,
       add_plan,
       add_predict,

@@ -1,0 +1,143 @@
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/verb.h"
+#include "hethub/accel/host.h"
+#include "hethub/accel/registry.h"
+#include "hethub/base/json.h"
+#include "hethub/base/text.h"
+
+namespace hethub {
+namespace {
+
+struct DevicesArguments {};
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+// A backend that plans may come to name, but no version has yet.
+struct MissingBackend {
+  const char* name = "";
+  const char* why = "";
+};
+
+constexpr MissingBackend kMissing[] = {
+    {"cuda", "not in this version; an NVIDIA GPU works through its OpenCL driver"},
+    {"hip", "not in this version; an AMD GPU works through its OpenCL driver"},
+    {"torch", "not in this version"},
+};
+
+Json json_of(const FoundDevice& device) {
+  if (!device.problem.empty()) {
+    return {{"backend", device.backend}, {"usable", false}, {"problem", device.problem}};
+  }
+  return {{"backend", device.backend},
+          {"device", device.device},
+          {"usable", true},
+          {"kind", device.info.kind},
+          {"name", device.info.name},
+          {"memory_bytes", device.info.memory_bytes},
+          {"driver", device.info.driver}};
+}
+
+Json json_of(const Host& host) {
+  Json caches = Json::array();
+  for (const HostCache& cache : host.caches) {
+    caches.push_back({{"name", cache.name}, {"bytes", cache.bytes}, {"count", cache.count}});
+  }
+  Json nodes = Json::array();
+  for (const HostNode& node : host.nodes) {
+    nodes.push_back(
+        {{"index", node.index}, {"memory_bytes", node.memory_bytes}, {"cores", node.cores}});
+  }
+  Json pci = Json::array();
+  for (const HostPciDevice& device : host.pci) {
+    pci.push_back({{"address", device.address},
+                   {"role", device.role},
+                   {"name", device.name},
+                   {"numa_node", device.node},
+                   {"link_bytes_per_second", device.link_bytes_per_second}});
+  }
+  return {{"name", host.name},   {"cpu", host.cpu},         {"sockets", host.sockets},
+          {"cores", host.cores}, {"threads", host.threads}, {"memory_bytes", host.memory_bytes},
+          {"caches", caches},    {"numa_nodes", nodes},     {"pci", pci}};
+}
+
+void print_json(const std::vector<FoundDevice>& devices, const Host& host) {
+  Json rows = Json::array();
+  for (const FoundDevice& device : devices) {
+    rows.push_back(json_of(device));
+  }
+  for (const MissingBackend& backend : kMissing) {
+    rows.push_back({{"backend", backend.name}, {"usable", false}, {"problem", backend.why}});
+  }
+  std::cout << Json({{"devices", rows}, {"host", json_of(host)}}).dump(2) << '\n';
+}
+
+void print_devices(const std::vector<FoundDevice>& devices) {
+  std::printf("%-8s %6s  %-10s %10s  %s\n", "backend", "device", "kind", "memory", "name");
+  for (const FoundDevice& device : devices) {
+    if (!device.problem.empty()) continue;
+    std::printf("%-8s %6d  %-10s %6.1f GiB  %s (%s)\n", device.backend.c_str(), device.device,
+                device.info.kind.c_str(), static_cast<double>(device.info.memory_bytes) / kGiB,
+                device.info.name.c_str(), device.info.driver.c_str());
+  }
+}
+
+void print_problems(const std::vector<FoundDevice>& devices) {
+  std::printf("\nnot usable:\n");
+  for (const FoundDevice& device : devices) {
+    if (device.problem.empty()) continue;
+    std::printf("  %-8s %s\n", device.backend.c_str(), device.problem.c_str());
+  }
+  for (const MissingBackend& backend : kMissing) {
+    std::printf("  %-8s %s\n", backend.name, backend.why);
+  }
+}
+
+void print_host(const Host& host) {
+  std::printf("\nhost %s: %s, %d sockets, %d cores, %d threads, %.1f GiB\n", host.name.c_str(),
+              host.cpu.c_str(), host.sockets, host.cores, host.threads,
+              static_cast<double>(host.memory_bytes) / kGiB);
+  for (const HostCache& cache : host.caches) {
+    std::printf("  %d x %s of %lld KiB\n", cache.count, cache.name.c_str(),
+                static_cast<long long>(cache.bytes / 1024));
+  }
+  for (const HostNode& node : host.nodes) {
+    std::printf("  NUMA node %d: %zu threads, %.1f GiB\n", node.index, node.cores.size(),
+                static_cast<double>(node.memory_bytes) / kGiB);
+  }
+  for (const HostPciDevice& device : host.pci) {
+    const std::string link = device.link_bytes_per_second > 0
+                                 ? text(device.link_bytes_per_second / 1e9, " GB/s")
+                                 : "link speed unknown";
+    std::printf("  PCI %s: %s, %s, NUMA node %s, %s\n", device.address.c_str(), device.role.c_str(),
+                device.name.c_str(), device.node < 0 ? "unknown" : text(device.node).c_str(),
+                link.c_str());
+  }
+}
+
+int run_devices(const DevicesArguments& /*arguments*/, bool json) {
+  const std::vector<FoundDevice> devices = find_devices();
+  const Host host = read_host();
+  if (json) {
+    print_json(devices, host);
+    return 0;
+  }
+  print_devices(devices);
+  print_problems(devices);
+  print_host(host);
+  return 0;
+}
+
+}  // namespace
+
+void add_devices(CLI::App& app, VerbCall& call) {
+  CLI::App& command = *app.add_subcommand("devices", "say which accelerators are here");
+  command.footer("Example:\n  hethub devices --json");
+  on_chosen(command, call, "devices", std::make_shared<DevicesArguments>(), run_devices);
+}
+
+}  // namespace hethub
