@@ -24,8 +24,8 @@ struct MissingBackend {
 };
 
 constexpr MissingBackend kMissing[] = {
-    {"cuda", "not in this version; an NVIDIA GPU works through its OpenCL driver"},
-    {"hip", "not in this version; an AMD GPU works through its OpenCL driver"},
+    {"cuda", "not in this version; install the OpenCL driver of your NVIDIA GPU instead"},
+    {"hip", "not in this version; install the OpenCL driver of your AMD GPU instead"},
     {"torch", "not in this version"},
 };
 
@@ -98,7 +98,7 @@ void print_problems(const std::vector<FoundDevice>& devices) {
 }
 
 void print_host(const Host& host) {
-  std::printf("\nhost %s: %s, %d sockets, %d cores, %d threads, %.1f GiB\n", host.name.c_str(),
+  std::printf("\nhost %s: %s, sockets %d, cores %d, threads %d, %.1f GiB\n", host.name.c_str(),
               host.cpu.c_str(), host.sockets, host.cores, host.threads,
               static_cast<double>(host.memory_bytes) / kGiB);
   for (const HostCache& cache : host.caches) {

@@ -28,7 +28,9 @@ Topology load_topology() {
 
 std::string info_of(hwloc_obj_t object, const char* key) {
   const char* value = hwloc_obj_get_info_by_name(object, key);
-  return value == nullptr ? "" : value;
+  std::string trimmed = value == nullptr ? "" : value;
+  trimmed.erase(trimmed.find_last_not_of(' ') + 1);
+  return trimmed;
 }
 
 std::vector<int> cores_in(hwloc_const_bitmap_t set) {
