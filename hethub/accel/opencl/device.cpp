@@ -13,7 +13,7 @@ namespace {
 template <typename T>
 T device_value(cl_device_id device, cl_device_info what) {
   T value{};
-  check(clGetDeviceInfo(device, what, sizeof(value), &value, nullptr), "clGetDeviceInfo", "device");
+  check(clGetDeviceInfo(device, what, sizeof(T), &value, nullptr), "clGetDeviceInfo", "device");
   return value;
 }
 
