@@ -5,6 +5,8 @@
 
 #include "cli/verb.h"
 #include "hethub/base/json.h"
+#include "hethub/data/baselines.h"
+#include "hethub/data/token_dataset.h"
 #include "hethub/data/tokenize.h"
 
 namespace hethub {
@@ -73,6 +75,25 @@ int run_inspect(const InspectArguments& arguments, bool json) {
   return 0;
 }
 
+struct BaselineArguments {
+  TokenDatasetOptions options = {};
+};
+
+int run_baselines(const BaselineArguments& arguments, bool json) {
+  TokenDatasetOptions options = arguments.options;
+  const TokenDataset training(options);
+  options.split = Split::kHeldOut;
+  const TokenDataset held_out(options);
+  const Baselines found = baselines_of(training, held_out, options.vocabulary_size);
+  print({{"unigram_nats", found.unigram},
+         {"bigram_nats", found.bigram},
+         {"bigram_weight", found.bigram_weight},
+         {"training_tokens", found.training_tokens},
+         {"held_out_tokens", found.held_out_tokens}},
+        json);
+  return 0;
+}
+
 void add_tokenize(CLI::App& data, VerbCall& call) {
   CLI::App& command = *data.add_subcommand("tokenize", "turn texts into a token dataset");
   const auto arguments = std::make_shared<TokenizeArguments>();
@@ -108,6 +129,21 @@ void add_inspect(CLI::App& data, VerbCall& call) {
   on_chosen(command, call, "data inspect", arguments, run_inspect);
 }
 
+void add_baselines(CLI::App& data, VerbCall& call) {
+  CLI::App& command = *data.add_subcommand(
+      "baselines", "what models that only count reach on the held-out part, in nats a token");
+  const auto arguments = std::make_shared<BaselineArguments>();
+  TokenDatasetOptions& options = arguments->options;
+  options.held_out_fraction = 0.02;
+  command.add_option("prefix", options.prefix, "of the .bin and .idx files")->required();
+  command.add_option("--sequence-length", options.sequence_length, "as in training")->required();
+  command.add_option("--vocab-size", options.vocabulary_size, "of the model")->required();
+  command.add_option("--held-out-fraction", options.held_out_fraction, "as in training")
+      ->capture_default_str();
+  command.footer("Example: hethub data baselines corpus --sequence-length 128 --vocab-size 257");
+  on_chosen(command, call, "data baselines", arguments, run_baselines);
+}
+
 }  // namespace
 
 void add_data(CLI::App& app, VerbCall& call) {
@@ -115,6 +151,7 @@ void add_data(CLI::App& app, VerbCall& call) {
   data.require_subcommand(1);
   add_tokenize(data, call);
   add_inspect(data, call);
+  add_baselines(data, call);
 }
 
 }  // namespace hethub
