@@ -107,7 +107,7 @@ FoundNumbers run_steps(const Options& options, const Job& job, Messenger& messen
   FoundNumbers found;
   const std::int64_t steps = std::min(std::ssize(job.expected.losses), batches.steps());
   for (std::int64_t step = 0; step < steps; ++step) {
-    const StepResult result = trainer.worker().run_step(batches, step, step + 1);
+    const StepResult& result = trainer.worker().run_step(batches, step, step + 1);
     if (step == 0) {
       found.loss = result.loss;
       found.gradient_norm = result.gradient_norm;

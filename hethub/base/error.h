@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -56,8 +57,13 @@ class Error : public std::runtime_error {
 };
 
 /// Throws `kInvalidArgument` unless `condition` holds; for preconditions at a public entrance.
+/// Where a step calls it, pass a function that makes the parts: joining them takes memory.
 inline void require(bool condition, ErrorParts parts) {
   if (!condition) throw Error(ErrorCode::kInvalidArgument, std::move(parts));
+}
+template <std::invocable MakeParts>
+void require(bool condition, MakeParts&& make_parts) {
+  if (!condition) throw Error(ErrorCode::kInvalidArgument, make_parts());
 }
 
 }  // namespace hethub

@@ -184,11 +184,12 @@ void Communicator::recv_chunk(Running& running, const Step& step) {
 }
 
 void Communicator::run(PreparedCollective& collective, View data, View scratch, Deadline deadline) {
-  require(data.bytes == collective.data_bytes_ && scratch.bytes >= collective.scratch_bytes_,
-          {.what = text(collective.name_, " in communicator ", options_.id, ": memory"),
-           .found = text(data.bytes, " bytes of data, ", scratch.bytes, " of scratch"),
-           .expected = text(collective.data_bytes_, " and ", collective.scratch_bytes_),
-           .fix = "pass the memory that the collective was prepared for"});
+  require(data.bytes == collective.data_bytes_ && scratch.bytes >= collective.scratch_bytes_, [&] {
+    return ErrorParts{.what = text(collective.name_, " in communicator ", options_.id, ": memory"),
+                      .found = text(data.bytes, " bytes of data, ", scratch.bytes, " of scratch"),
+                      .expected = text(collective.data_bytes_, " and ", collective.scratch_bytes_),
+                      .fix = "pass the memory that the collective was prepared for"};
+  });
   Running running{.collective = collective,
                   .data = data,
                   .scratch = scratch,
@@ -280,11 +281,12 @@ void Communicator::all_reduce_host(std::span<double> values, Deadline deadline) 
 
 void Communicator::all_gather_host(std::span<const std::byte> mine, std::span<std::byte> all,
                                    Deadline deadline) {
-  require(all.size() == mine.size() * static_cast<std::size_t>(size()),
-          {.what = "all_gather_host: memory for all members",
-           .found = text(all.size(), " bytes"),
-           .expected = text(mine.size() * static_cast<std::size_t>(size())),
-           .fix = "give the members' bytes one after the other"});
+  require(all.size() == mine.size() * static_cast<std::size_t>(size()), [&] {
+    return ErrorParts{.what = "all_gather_host: memory for all members",
+                      .found = text(all.size(), " bytes"),
+                      .expected = text(mine.size() * static_cast<std::size_t>(size())),
+                      .fix = "give the members' bytes one after the other"};
+  });
   const Operation operation = next_operation("all_gather_host");
   exchange(mine, all, operation, check_of(operation.name, DType::kU8, std::ssize(mine)), deadline);
 }

@@ -113,10 +113,12 @@ int DevicePort::take_entry() {
 }
 
 int DevicePort::take_slot(std::int64_t bytes) {
-  require(bytes <= options_.staging_bytes, {.what = "a message through host memory",
-                                            .found = text(bytes, " bytes"),
-                                            .expected = text("at most ", options_.staging_bytes),
-                                            .fix = "raise `staging_bytes` to the largest message"});
+  require(bytes <= options_.staging_bytes, [&] {
+    return ErrorParts{.what = "a message through host memory",
+                      .found = text(bytes, " bytes"),
+                      .expected = text("at most ", options_.staging_bytes),
+                      .fix = "raise `staging_bytes` to the largest message"};
+  });
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     if (!slots_[slot].used) return static_cast<int>(slot);
   }

@@ -109,11 +109,12 @@ Handle Messenger::post_recv(int peer, Tag tag, std::span<std::byte> to) {
 }
 
 Handle Messenger::post(int peer, Tag tag, std::byte* data, std::int64_t bytes, bool sends) {
-  require(peer >= 0 && peer < world_size() && peer != rank(),
-          {.what = text("message from rank ", rank(), ": the other rank"),
-           .found = text(peer),
-           .expected = text("another of 0 to ", world_size() - 1),
-           .fix = "pass the rank of another member of the world"});
+  require(peer >= 0 && peer < world_size() && peer != rank(), [&] {
+    return ErrorParts{.what = text("message from rank ", rank(), ": the other rank"),
+                      .found = text(peer),
+                      .expected = text("another of 0 to ", world_size() - 1),
+                      .fix = "pass the rank of another member of the world"};
+  });
   const std::lock_guard lock(mutex_);
   if (failure_) throw Error(*failure_);
   if (table_.full()) {

@@ -107,8 +107,8 @@ void RankWorker::make_segments() {
   }
 }
 
-StepResult RankWorker::run_step(const SampleSource& source, std::int64_t step, std::int64_t update,
-                                const ActionObserver& observer) {
+const StepResult& RankWorker::run_step(const SampleSource& source, std::int64_t step,
+                                       std::int64_t update, const ActionObserver& observer) {
   source_ = &source;
   step_ = step;
   update_ = update;

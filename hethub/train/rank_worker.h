@@ -54,8 +54,9 @@ class RankWorker : public StageWorker {
 
   /// Performs step `step` (from 0) on samples step·global_batch and on, as update number
   /// `update` (from 1). Errors of the device, a peer or the data are thrown and end the job.
-  StepResult run_step(const SampleSource& source, std::int64_t step, std::int64_t update,
-                      const ActionObserver& observer = nullptr);
+  /// The result is this worker's, until its next step.
+  const StepResult& run_step(const SampleSource& source, std::int64_t step, std::int64_t update,
+                             const ActionObserver& observer = nullptr);
 
   /// Loss of samples round·global_batch and on, forward only; no parameter changes.
   struct Evaluation {

@@ -164,7 +164,7 @@ void Trainer::train_step(const SampleSource& training, const TrainObserver& obse
     };
   }
   const double begin = seconds_now();
-  const StepResult result = worker_->run_step(training, step_, updates_ + 1, record);
+  const StepResult& result = worker_->run_step(training, step_, updates_ + 1, record);
   const double seconds = seconds_now() - begin;
   ++step_;
   updates_ += result.skipped ? 0 : 1;
@@ -263,6 +263,13 @@ std::vector<std::string> Trainer::gather_text(const std::string& mine) {
                        static_cast<std::size_t>(sizes[rank]));
   }
   return texts;
+}
+
+std::vector<float> Trainer::read_floats(const ArenaRange& range) {
+  std::vector<float> values(static_cast<std::size_t>(range.bytes / 4));
+  device_.queue().download(device_.view(range), std::as_writable_bytes(std::span(values)));
+  device_.synchronize(worker_->deadline());
+  return values;
 }
 
 Timeline Trainer::gather_trace() {

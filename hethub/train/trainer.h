@@ -86,6 +86,9 @@ class Trainer {
   const RankPlan& rank_plan() const { return rank_; }
   RankWorker& worker() { return *worker_; }
 
+  /// What lies in a range of this rank's arena.
+  std::vector<float> read_floats(const ArenaRange& range);
+
   /// The last trace_steps steps of all ranks, on rank 0; empty elsewhere. Every rank calls it.
   Timeline gather_trace();
 
