@@ -1,6 +1,7 @@
 #include "hethub/search/exact.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -48,9 +49,9 @@ ExactSearch::ExactSearch(const SearchRequest& request)
       memory_(request.model, request.costs),
       sizes_((check_request(), usable_sizes(request))),
       tables_(request, classes_, sizes_, pricer_),
-      end_(std::chrono::steady_clock::now() +
-           std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-               std::chrono::duration<double>(request.time_limit_s))) {
+      begin_(std::chrono::steady_clock::now()),
+      end_(begin_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                        std::chrono::duration<double>(request.time_limit_s))) {
   list_shapes();
 }
 
@@ -132,15 +133,13 @@ void ExactSearch::list_shapes() {
     });
   }
   std::erase_if(shapes_, [&](const PipelineShape& shape) { return splits_[shape.size()].empty(); });
+  for (const PipelineShape& shape : shapes_) {
+    const bool one_kind = std::all_of(shape.begin(), shape.end(), [&](int which) {
+      return classes_[which].kind == classes_[shape.front()].kind;
+    });
+    shape_splits_.push_back(&(one_kind ? even_splits_ : splits_)[shape.size()]);
+  }
   capacities_.assign(shapes_.size(), {0, -1});
-}
-
-const std::vector<std::vector<int>>& ExactSearch::splits_of(int shape) const {
-  const PipelineShape& classes = shapes_[shape];
-  const bool one_kind = std::all_of(classes.begin(), classes.end(), [&](int which) {
-    return classes_[which].kind == classes_[classes.front()].kind;
-  });
-  return one_kind ? even_splits_[classes.size()] : splits_[classes.size()];
 }
 
 double ExactSearch::shape_rate(int shape) const {
@@ -177,6 +176,11 @@ double ExactSearch::threshold() const {
   return kept_.size() < request_.keep ? kNever : kept_.back().seconds * (1 + kSlack);
 }
 
+// A quarter of the time goes to the dives at most.
+bool ExactSearch::dives_over() const {
+  return std::chrono::steady_clock::now() > begin_ + (end_ - begin_) / 4;
+}
+
 bool ExactSearch::out_of_time() {
   stopped_ = stopped_ || std::chrono::steady_clock::now() > end_;
   return stopped_;
@@ -187,7 +191,7 @@ SearchResult ExactSearch::run() {
   for (std::size_t shape = 0; shape < shapes_.size(); ++shape) {
     rates.push_back(shape_rate(static_cast<int>(shape)));
   }
-  std::vector<std::pair<double, std::vector<int>>> combinations;
+  std::vector<RatedCombination> combinations;
   const Pins& pins = request_.pins;
   const int most = static_cast<int>(std::min<std::int64_t>(
       pins.pipelines.value_or(static_cast<int>(request_.costs.ranks().size())),
@@ -204,12 +208,7 @@ SearchResult ExactSearch::run() {
   });
   std::stable_sort(combinations.begin(), combinations.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
-  constexpr std::size_t kDives = 30;
-  for (std::size_t index = 0; index < std::min(kDives, combinations.size()); ++index) {
-    for (std::size_t size = 0; size < sizes_.size() && !out_of_time(); ++size) {
-      dive(combinations[index].second, static_cast<int>(size));
-    }
-  }
+  dive_everywhere(combinations);
   std::size_t done = 0;
   for (; done < combinations.size() && !out_of_time(); ++done) {
     explore(combinations[done].second);
@@ -257,6 +256,29 @@ double ExactSearch::proven_bound(const std::vector<std::vector<int>>& rest) {
   return low;
 }
 
+// The sets of the highest rates among those with as many pipelines and ranks, so that the first
+// plans kept are good whether computing or talking costs more: a few of each, then more.
+void ExactSearch::dive_everywhere(const std::vector<RatedCombination>& combinations) {
+  constexpr std::array<int, 2> kRounds = {3, 60};
+  std::map<std::vector<int>, int> dives;  // by pipelines and ranks used of each class
+  for (const int most : kRounds) {
+    std::map<std::vector<int>, int> seen;
+    for (const auto& [rate, combination] : combinations) {
+      std::vector<int> key(classes_.size() + 1, static_cast<int>(combination.size()));
+      for (const int shape : combination) {
+        for (const int which : shapes_[shape]) {
+          ++key[which];
+        }
+      }
+      if (++seen[key] <= dives[key] || seen[key] > most) continue;
+      ++dives[key];
+      for (std::size_t size = 0; size < sizes_.size() && !dives_over(); ++size) {
+        dive(combination, static_cast<int>(size));
+      }
+    }
+  }
+}
+
 // A good plan of a set at once: the split of the highest rate, batches in proportion to the rates.
 void ExactSearch::dive(const std::vector<int>& combination, int size) {
   const std::int64_t units = request_.global_batch / sizes_[size];
@@ -286,6 +308,8 @@ void ExactSearch::dive(const std::vector<int>& combination, int size) {
     ++chosen[next].micro_batches;
   }
   std::sort(chosen.begin(), chosen.end());  // alike pipelines in the order that explore() keeps
+  after_norm_ = after_pipelines_ = 0;
+  if (bound_of(chosen) >= threshold()) return;
   const Plan plan = plan_of(chosen);
   segments_ = segments_of(plan, request_.model);
   optimizer_ = {};
@@ -343,6 +367,7 @@ void ExactSearch::explore_layout(std::vector<Choice>& chosen) {
   optimizer_ = {};
   pricer_.add_optimizer(plan, segments_, optimizer_);
   after_norm_ = simulate_plan(plan, StepPart::kAfterNorm);
+  after_pipelines_ = simulate_plan(plan, StepPart::kAfterPipelines);
   choose_batches(chosen, 0, request_.global_batch);
 }
 
@@ -375,7 +400,7 @@ void ExactSearch::choose_batches(std::vector<Choice>& chosen, std::size_t next, 
         break;
       }
       if (last) {
-        consider(chosen);
+        if (bound_of(chosen) < threshold()) consider(chosen);
       } else {
         choose_batches(chosen, next + 1, left - count * width);
       }
@@ -437,6 +462,22 @@ double ExactSearch::simulate_plan(const Plan& plan, StepPart part) {
   write_step(builder, plan, segments_, numbers, devices, Labels::kNone, part);
   ++result_.simulated;
   return simulate(builder.step(), SimDetail::kEndsOnly).step_seconds;
+}
+
+// What the plan takes at least: no rank begins the optimizer before the slowest pipeline has ended,
+// nor what precedes it before its own last micro-batch.
+double ExactSearch::bound_of(const std::vector<Choice>& chosen) const {
+  double slowest = 0;
+  double first_done = kNever;
+  for (const Choice& choice : chosen) {
+    tables_.for_each_load(shapes_[choice.shape], splits_of(choice.shape)[choice.split], choice.size,
+                          [&](const StageLoad& load) {
+                            const double busy = choice.micro_batches * load.work;
+                            slowest = std::max(slowest, load.fill + busy);
+                            first_done = std::min(first_done, busy);
+                          });
+  }
+  return std::max(slowest + after_norm_, first_done + after_pipelines_);
 }
 
 void ExactSearch::consider(const std::vector<Choice>& chosen) {

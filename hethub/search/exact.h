@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hethub/search/exact_tables.h"
@@ -43,16 +45,20 @@ class ExactSearch {
   void list_shapes();
   bool shape_pinned_out(const PipelineShape& shape) const;
   bool split_pinned_out(const std::vector<int>& split) const;
-  const std::vector<std::vector<int>>& splits_of(int shape) const;
+  const std::vector<std::vector<int>>& splits_of(int shape) const { return *shape_splits_[shape]; }
   double shape_rate(int shape) const;
   std::int64_t shape_capacity(int shape);
   std::int64_t split_capacity(int shape, int split, double seconds) const;
 
+  using RatedCombination = std::pair<double, std::vector<int>>;  // sequences a second, shapes
+  void dive_everywhere(const std::vector<RatedCombination>& combinations);
+  bool dives_over() const;
   void dive(const std::vector<int>& combination, int size);
   void explore(const std::vector<int>& combination);
   void choose_splits(const std::vector<int>& combination, std::vector<Choice>& chosen);
   void explore_layout(std::vector<Choice>& chosen);
   void choose_batches(std::vector<Choice>& chosen, std::size_t next, std::int64_t left);
+  double bound_of(const std::vector<Choice>& chosen) const;
   void consider(const std::vector<Choice>& chosen);
 
   Plan plan_of(const std::vector<Choice>& chosen) const;
@@ -70,14 +76,17 @@ class ExactSearch {
   std::vector<int> sizes_;
   LoadTables tables_;
   std::vector<PipelineShape> shapes_;
-  std::vector<std::vector<std::vector<int>>> splits_;        // by number of stages
-  std::vector<std::vector<std::vector<int>>> even_splits_;   // likewise, of one kind
+  std::vector<std::vector<std::vector<int>>> splits_;               // by number of stages
+  std::vector<std::vector<std::vector<int>>> even_splits_;          // likewise, of one kind
+  std::vector<const std::vector<std::vector<int>>*> shape_splits_;  // by shape: one of the above
   std::vector<std::pair<double, std::int64_t>> capacities_;  // by shape: at which threshold, what
+  double after_pipelines_ = 0;                               // likewise
   double after_norm_ = 0;                                    // of the layout being explored
   std::vector<Segment> segments_;                            // likewise
   StepNumbers optimizer_;                                    // likewise
   std::vector<Kept> kept_;
   SearchResult result_;
+  std::chrono::steady_clock::time_point begin_;
   std::chrono::steady_clock::time_point end_;
   bool stopped_ = false;
 };

@@ -38,41 +38,14 @@ LoadTables::LoadTables(const SearchRequest& request, const std::vector<RankClass
   }
 }
 
-// Copies for a message keep the stage that makes them busy, so they are work of that stage; what a
-// message passes before a stage's first forward, and after its last backward, is its fill.
-std::vector<StageLoad> LoadTables::loads(const PipelineShape& shape, const std::vector<int>& split,
-                                         int size) const {
-  std::vector<StageLoad> all(shape.size());
-  double fill = 0;
-  int begin = 0;
-  for (std::size_t stage = 0; stage < shape.size(); ++stage) {
-    const int end = begin + split[stage];
-    StageLoad& load = all[stage];
-    load.work = seconds_[shape[stage]][size][begin * (layers_ + 1) + end];
-    begin = end;
-    if (stage > 0) {
-      const Hop& before = hops_[shape[stage - 1]][shape[stage]][size];
-      load.work += before.to.upload_seconds + before.back.download_seconds;
-      fill += before.to.wire_seconds + before.back.wire_seconds;
-    }
-    if (stage + 1 < shape.size()) {
-      const Hop& after = hops_[shape[stage]][shape[stage + 1]][size];
-      load.work += after.to.download_seconds + after.back.upload_seconds;
-    }
-    load.fill = fill;
-    fill += load.work;
-  }
-  return all;
-}
-
 std::int64_t LoadTables::capacity(const PipelineShape& shape, const std::vector<int>& split,
                                   int size, double seconds, std::int64_t limit) const {
   const std::int64_t most = limit / sizes_[size];
   double micro_batches = static_cast<double>(most);
-  for (const StageLoad& load : loads(shape, split, size)) {
-    if (load.work <= 0) continue;
+  for_each_load(shape, split, size, [&](const StageLoad& load) {
+    if (load.work <= 0) return;
     micro_batches = std::min(micro_batches, (seconds - load.fill) / load.work * (1 + 1e-12));
-  }
+  });
   if (micro_batches < 1) return 0;
   return static_cast<std::int64_t>(micro_batches) * sizes_[size];
 }
@@ -81,9 +54,8 @@ double LoadTables::rate(const PipelineShape& shape, const std::vector<int>& spli
   double best = 0;
   for (std::size_t size = 0; size < sizes_.size(); ++size) {
     double slowest = 0;
-    for (const StageLoad& load : loads(shape, split, static_cast<int>(size))) {
-      slowest = std::max(slowest, load.work);
-    }
+    for_each_load(shape, split, static_cast<int>(size),
+                  [&](const StageLoad& load) { slowest = std::max(slowest, load.work); });
     const double rate = slowest > 0 ? sizes_[size] / slowest : std::numeric_limits<double>::max();
     best = std::max(best, rate);
   }

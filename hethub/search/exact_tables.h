@@ -27,9 +27,10 @@ class LoadTables {
 
   const std::vector<int>& sizes() const { return sizes_; }
 
-  /// The loads of a shape's stages under a split, for the size with that index.
-  std::vector<StageLoad> loads(const PipelineShape& shape, const std::vector<int>& split,
-                               int size) const;
+  /// The load of each stage of a shape under a split, in order, for the size with that index.
+  template <typename Visit>
+  void for_each_load(const PipelineShape& shape, const std::vector<int>& split, int size,
+                     Visit&& visit) const;
 
   /// The most sequences the pipeline can take in `seconds` with that size, at most `limit`.
   std::int64_t capacity(const PipelineShape& shape, const std::vector<int>& split, int size,
@@ -49,5 +50,32 @@ class LoadTables {
   std::vector<std::vector<std::vector<double>>> seconds_;  // [class][size][begin * (L + 1) + end]
   std::vector<std::vector<std::vector<Hop>>> hops_;        // [class][class][size]
 };
+
+// Copies for a message keep the stage that makes them busy, so they are work of that stage; what a
+// message passes before a stage's first forward, and after its last backward, is its fill.
+template <typename Visit>
+void LoadTables::for_each_load(const PipelineShape& shape, const std::vector<int>& split, int size,
+                               Visit&& visit) const {
+  double fill = 0;
+  int begin = 0;
+  for (std::size_t stage = 0; stage < shape.size(); ++stage) {
+    const int end = begin + split[stage];
+    StageLoad load;
+    load.work = seconds_[shape[stage]][size][begin * (layers_ + 1) + end];
+    begin = end;
+    if (stage > 0) {
+      const Hop& before = hops_[shape[stage - 1]][shape[stage]][size];
+      load.work += before.to.upload_seconds + before.back.download_seconds;
+      fill += before.to.wire_seconds + before.back.wire_seconds;
+    }
+    if (stage + 1 < shape.size()) {
+      const Hop& after = hops_[shape[stage]][shape[stage + 1]][size];
+      load.work += after.to.download_seconds + after.back.upload_seconds;
+    }
+    load.fill = fill;
+    fill += load.work;
+    visit(load);
+  }
+}
 
 }  // namespace hethub

@@ -10,6 +10,9 @@
 namespace hethub {
 namespace {
 
+// Of each search that only explains another.
+constexpr double kTimeLimit = 1;
+
 std::map<std::string, int> devices_by_kind(const SearchRequest& request) {
   std::map<std::string, int> devices;
   const std::set<std::string>& wanted = request.pins.kinds;
@@ -56,7 +59,7 @@ const RankPrediction& busiest(const Prediction& prediction) {
 UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy) {
   SearchRequest alone = request;
   alone.keep = 1;
-  alone.time_limit_s = std::min(request.time_limit_s, 3.0);
+  alone.time_limit_s = std::min(request.time_limit_s, kTimeLimit);
   alone.pins = {.micro_batch_size = {},
                 .recompute = request.pins.recompute,
                 .schedule = request.pins.schedule};
@@ -97,7 +100,7 @@ std::vector<WithoutKind> without_each_kind(const SearchRequest& request, const S
   for (const auto& [kind, count] : devices) {
     SearchRequest rest = request;
     rest.keep = 1;
-    rest.time_limit_s = std::min(request.time_limit_s, 3.0);
+    rest.time_limit_s = std::min(request.time_limit_s, kTimeLimit);
     rest.pins.kinds.clear();
     for (const auto& [other, other_count] : devices) {
       if (other != kind) rest.pins.kinds.insert(other);
