@@ -183,7 +183,7 @@ void IndexedDataset::read(std::int64_t first, std::span<std::int32_t> out) const
   const auto count = static_cast<std::int64_t>(out.size());
   if (first < 0 || first > tokens_ - count) {
     throw Error(ErrorCode::kInvalidArgument, {.what = bin_.path() + ": tokens",
-                                              .found = text(first, " to ", first + count - 1),
+                                              .found = text(count, " from ", first, " on"),
                                               .expected = text("0 to ", tokens_ - 1),
                                               .fix = "ask for those that are there"});
   }

@@ -118,7 +118,7 @@ TEST(DocumentReader, a_text_file_is_one_document_or_one_a_paragraph) {
 TEST(DocumentReader, a_long_text_comes_in_pieces_of_whole_lines) {
   const TemporaryFolder folder;
   std::string content;
-  for (int line = 0; content.size() < (5U << 20); ++line) {
+  for (int line = 0; content.size() < (3U << 20); ++line) {
     content += text("line ", line, " of a long text\n");
   }
   const std::string path = folder.write("f.txt", content);

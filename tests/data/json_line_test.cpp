@@ -89,7 +89,7 @@ TEST(JsonLine, mutated_lines_are_accepted_exactly_when_another_parser_accepts_th
   constexpr std::string_view kAlphabet = "{}[]\":,\\ue0123456789-+.tfnalsr \x01";
   std::mt19937 random(7);
   int accepted = 0;
-  for (int turn = 0; turn < 100'000; ++turn) {
+  for (int turn = 0; turn < 20'000; ++turn) {
     std::string line = seed_line;
     for (unsigned edits = 1 + random() % 3; edits > 0; --edits) {
       const std::size_t at = random() % line.size();
@@ -109,7 +109,7 @@ TEST(JsonLine, mutated_lines_are_accepted_exactly_when_another_parser_accepts_th
     ASSERT_EQ(found, judge["text"].get<std::string>()) << line;
     ++accepted;
   }
-  EXPECT_GT(accepted, 1000);
+  EXPECT_GT(accepted, 200);
 }
 
 }  // namespace

@@ -33,8 +33,10 @@ class TemporaryFolder {
 
   std::string path(const std::string& name) const { return (path_ / name).string(); }
 
-  /// Writes a file and returns its path.
+  /// Writes a file and returns its path. An older one is removed first: some file systems wait for
+  /// the disk when a file is cut to nothing and written again.
   std::string write(const std::string& name, std::string_view content) const {
+    std::filesystem::remove(path_ / name);
     std::ofstream out(path_ / name, std::ios::binary);
     out.write(content.data(), static_cast<std::streamsize>(content.size()));
     return path(name);

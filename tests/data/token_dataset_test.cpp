@@ -13,14 +13,15 @@ namespace {
 thread_local std::int64_t allocations = 0;
 }  // namespace
 
-// Counts what the thread allocates, so that a test can say "nothing".
-void* operator new(std::size_t bytes) {
+// Counts what the thread allocates, so that a test can say "nothing". Not inlined: the compiler
+// would see free() meet a pointer from new, and not that both are replaced.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace hethub {
 namespace {
