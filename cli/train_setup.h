@@ -23,7 +23,8 @@ PlanAndModel read_plan_and_model(const std::filesystem::path& plan, const std::s
 std::unique_ptr<Backend> open_kind(const std::string& kind, const std::string& cluster_file,
                                    const BackendOptions& options);
 
-/// The sum over the plan's ranks of their kinds' measured matrix-product rates; 0 if one is missing.
+/// The sum over the plan's ranks of their kinds' measured matrix-product rates; 0 if one is
+/// missing.
 double measured_peak(const Plan& plan, const Costs& costs);
 
 }  // namespace hethub

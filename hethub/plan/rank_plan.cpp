@@ -122,8 +122,7 @@ class RankPlanner {
     const ArenaRange all = {rank_.memory.gradients_offset, rank_.memory.flat_bytes};
     const Op op = check_op(all.bytes / 4);
     const ArenaRange sum = {rank_.square_sums.offset + std::ssize(rank_.owned) * 4, 4};
-    rank_.check_ops.push_back(
-        {op, {all}, {sum}, {workspace.offset, facts_of(op).workspace_bytes}});
+    rank_.check_ops.push_back({op, {all}, {sum}, {workspace.offset, facts_of(op).workspace_bytes}});
   }
 
   void write_norm_ops(const ArenaRange& workspace) {
