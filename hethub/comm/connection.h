@@ -25,11 +25,13 @@ enum class FrameKind : std::uint32_t {
   kGoodbyeSeen,  ///< all before the goodbye has been read
 };
 
+inline constexpr std::uint32_t kFrameMagic = 0x42485448;  // "HTHB"
+
 /// What precedes every message on a wire, in the byte order of the machine (little-endian: the
 /// handshake refuses others).
 struct Frame {
   FrameKind kind = FrameKind::kEager;
-  std::uint32_t magic = 0;
+  std::uint32_t magic = kFrameMagic;
   std::uint64_t match = 0;
   std::uint64_t check = 0;
   std::uint64_t bytes = 0;

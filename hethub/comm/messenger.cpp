@@ -16,6 +16,9 @@ constexpr auto kGoodbyeTime = std::chrono::seconds(2);
 // Polls before a wait sleeps; all but the first few give the core away between two.
 constexpr int kPolls = 64;
 constexpr int kEagerPolls = 16;
+// A core given away that comes back so late is wanted by others; a sleeper is then woken sooner
+// than one that keeps asking.
+constexpr auto kBusy = std::chrono::microseconds(50);
 
 std::string text_of(Operation operation) {
   if (operation.number < 0) return std::string(operation.name);
@@ -180,9 +183,11 @@ bool Messenger::poll(Handle handle, std::unique_lock<std::mutex>& lock) {
     if (message != nullptr) pump(message->peer);
     done = ended(handle);
     if (done || round < kEagerPolls) continue;
+    const auto before = std::chrono::steady_clock::now();
     lock.unlock();
     ::sched_yield();
     lock.lock();
+    if (std::chrono::steady_clock::now() - before > kBusy) break;
   }
   attend(false);
   return done || ended(handle);
