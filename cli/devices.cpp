@@ -1,19 +1,24 @@
+#include <array>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "cli/verb.h"
 #include "hethub/accel/host.h"
 #include "hethub/accel/registry.h"
 #include "hethub/base/json.h"
 #include "hethub/base/text.h"
+#include "hethub/cluster/cluster_file.h"
 
 namespace hethub {
 namespace {
 
-struct DevicesArguments {};
+struct DevicesArguments {
+  std::string cluster = {};  // the file to write
+};
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
@@ -119,8 +124,23 @@ void print_host(const Host& host) {
   }
 }
 
-int run_devices(const DevicesArguments& /*arguments*/, bool json) {
+// What is here as a cluster file: one node, a device of each usable kind and number.
+void write_cluster_file(const std::vector<FoundDevice>& devices, const std::string& file) {
+  std::vector<MachineDevice> found;
+  for (const FoundDevice& device : devices) {
+    if (!device.problem.empty()) continue;
+    found.push_back({.kind = {.name = device.info.kind,
+                              .backend = device.backend,
+                              .memory_bytes = device.info.memory_bytes}});
+  }
+  std::array<char, 256> host = {};
+  ::gethostname(host.data(), host.size() - 1);
+  write_cluster(cluster_of_machine(host.data(), found), file);
+}
+
+int run_devices(const DevicesArguments& arguments, bool json) {
   const std::vector<FoundDevice> devices = find_devices();
+  if (!arguments.cluster.empty()) write_cluster_file(devices, arguments.cluster);
   const Host host = read_host();
   if (json) {
     print_json(devices, host);
@@ -136,8 +156,10 @@ int run_devices(const DevicesArguments& /*arguments*/, bool json) {
 
 void add_devices(CLI::App& app, VerbCall& call) {
   CLI::App& command = *app.add_subcommand("devices", "say which accelerators are here");
-  command.footer("Example:\n  hethub devices --json");
-  on_chosen(command, call, "devices", std::make_shared<DevicesArguments>(), run_devices);
+  command.footer("Example:\n  hethub devices --cluster cluster.json");
+  const auto arguments = std::make_shared<DevicesArguments>();
+  command.add_option("--cluster", arguments->cluster, "write what is here as a cluster file");
+  on_chosen(command, call, "devices", arguments, run_devices);
 }
 
 }  // namespace hethub
