@@ -1,0 +1,375 @@
+#include "hethub/profile/profile.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/train_setup.h"
+#include "cli/verb.h"
+#include "hethub/base/clock.h"
+#include "hethub/base/deadline.h"
+#include "hethub/base/error.h"
+#include "hethub/base/files.h"
+#include "hethub/cluster/cluster_file.h"
+#include "hethub/comm/rendezvous.h"
+#include "hethub/comm/tags.h"
+#include "hethub/cost/costs_file.h"
+#include "hethub/launch/launch.h"
+#include "hethub/profile/link_timer.h"
+
+namespace hethub {
+namespace {
+
+constexpr double kPeerTimeout = 1200;
+
+struct Options {
+  std::string model = {};
+  std::vector<std::string> backends = {};
+  std::string cluster = {};
+  std::string output = {};
+  std::string parts = {};  // folder for the ranks' results: this process is one of them
+  std::vector<int> cores = {};
+  std::int64_t sequence_length = 128;
+  std::vector<int> micro_batch_sizes = {1, 2, 4};
+  int threads = 1;
+  bool contended = true;
+  bool quick = false;
+};
+
+// What is measured: the cluster's kinds that a backend of the list opens, or the backends' own.
+std::vector<std::string> kinds_of(const Options& options) {
+  if (options.cluster.empty()) {
+    return options.backends.empty() ? backend_names() : options.backends;
+  }
+  std::vector<std::string> kinds;
+  const std::vector<std::string> built = backend_names();
+  for (const Kind& kind : read_cluster(options.cluster).kinds) {
+    const auto has = [&](const std::vector<std::string>& list) {
+      return std::find(list.begin(), list.end(), kind.backend) != list.end();
+    };
+    if (has(options.backends.empty() ? built : options.backends)) kinds.push_back(kind.name);
+  }
+  if (kinds.empty()) {
+    throw Error(ErrorCode::kInvalidConfig, {.what = options.cluster,
+                                            .found = "no kind with one of these backends",
+                                            .expected = "a kind that this machine can open",
+                                            .fix = "check --backends and the file's kinds"});
+  }
+  return kinds;
+}
+
+ProfileOptions profile_options(const Options& options) {
+  ProfileOptions profile{.model = read_model(options.model),
+                         .covered = {.sequence_length = options.sequence_length,
+                                     .micro_batch_sizes = options.micro_batch_sizes}};
+  profile.timing.seconds_per_op = options.quick ? 0.03 : 0.12;
+  return profile;
+}
+
+std::filesystem::path part_of(const std::filesystem::path& folder, int rank) {
+  return folder / text("rank-", rank, ".json");
+}
+
+// All ranks meet: nobody is measured before the others are where they should be.
+void meet(Messenger& messenger, std::uint64_t number) {
+  std::byte word{};
+  std::vector<std::byte> words(static_cast<std::size_t>(messenger.world_size()));
+  const Tag tag = point_to_point_tag(0, number);
+  const Deadline deadline = after_seconds(kPeerTimeout);
+  for (int peer = 0; peer < messenger.world_size(); ++peer) {
+    if (peer == messenger.rank()) continue;
+    const Handle sent = messenger.post_send(peer, tag, {&word, 1});
+    const Handle got = messenger.post_recv(peer, tag, {&words[static_cast<std::size_t>(peer)], 1});
+    messenger.wait(sent, deadline, {.name = "profile"});
+    messenger.wait(got, deadline, {.name = "profile"});
+  }
+}
+
+// Tells the others that this rank has measured, and keeps its device busy until they have too.
+void finish_together(Messenger& messenger, Backend& backend, const ProfileOptions& options) {
+  std::byte word{};
+  std::vector<std::byte> words(static_cast<std::size_t>(messenger.world_size()));
+  std::vector<Handle> handles;
+  const Tag tag = point_to_point_tag(0, 99);
+  for (int peer = 0; peer < messenger.world_size(); ++peer) {
+    if (peer == messenger.rank()) continue;
+    handles.push_back(messenger.post_send(peer, tag, {&word, 1}));
+    handles.push_back(messenger.post_recv(peer, tag, {&words[static_cast<std::size_t>(peer)], 1}));
+  }
+  keep_busy(backend, options, [&] {
+    return std::all_of(handles.begin(), handles.end(), [&](const Handle& handle) {
+      return messenger.test(handle, {.name = "profile"});
+    });
+  });
+}
+
+void write_part(const KindProfile& profile, const std::vector<LinkCosts>& links,
+                const std::string& kind, const std::filesystem::path& file) {
+  const Json part = {{"costs", to_json(Costs{.kinds = {{kind, profile.costs}}, .links = links})},
+                     {"problems", profile.problems},
+                     {"memory_bytes_per_s", profile.memory_bytes_per_s},
+                     {"program_seconds", profile.program_seconds},
+                     {"ops_seconds", profile.ops_seconds}};
+  write_file(file, part.dump());
+}
+
+// Host-staged messages travel between the hosts' memories: what is measured between two processes
+// here holds for each pair of kinds.
+std::vector<LinkCosts> measure_links(Messenger& messenger, const std::vector<std::string>& kinds) {
+  std::vector<LinkCosts> links;
+  for (int low = 0; low < messenger.world_size(); ++low) {
+    for (int high = low + 1; high < messenger.world_size(); ++high) {
+      meet(messenger, 3);
+      const int self = messenger.rank();
+      if (self != low && self != high) continue;
+      const auto points =
+          time_messages(messenger, self == low ? high : low, self == low, message_sizes());
+      if (self != low) continue;
+      const auto named = [&](int rank) {
+        return kinds[std::min<std::size_t>(static_cast<std::size_t>(rank), kinds.size() - 1)];
+      };
+      links.push_back(
+          {.first = named(low), .second = named(high), .rate = fit_link(points), .points = points});
+    }
+  }
+  return links;
+}
+
+void measure(const Options& options, Messenger& messenger) {
+  const std::vector<std::string> kinds = kinds_of(options);
+  const ProfileOptions profile_of = profile_options(options);
+  const int rank = messenger.rank();
+  const bool computes = rank < static_cast<int>(kinds.size());
+  std::unique_ptr<Backend> backend;
+  KindProfile profile;
+  const std::string kind = computes ? kinds[static_cast<std::size_t>(rank)] : kinds.back();
+  std::int64_t fixed = 0;
+  if (computes) {
+    const std::int64_t before = resident_bytes();
+    backend = open_kind(kind, options.cluster, {.threads = options.threads});
+    fixed = resident_bytes() - before;
+  }
+  meet(messenger, 1);
+  const bool together = options.contended && kinds.size() > 1;
+  for (int turn = 0; turn < static_cast<int>(kinds.size()); ++turn) {
+    if (computes && (together ? turn == 0 : turn == rank)) {
+      profile = profile_kind(*backend, profile_of);
+      if (together) finish_together(messenger, *backend, profile_of);
+    }
+    meet(messenger, 2);
+  }
+  profile.costs.fixed_memory_bytes = std::max<std::int64_t>(fixed, 0);
+  const std::vector<LinkCosts> links = measure_links(messenger, kinds);
+  if (computes) write_part(profile, links, kind, part_of(options.parts, rank));
+}
+
+int run_as_rank(const Options& options) {
+  const auto messenger = join_world(rendezvous_from_environment(process_environment()));
+  try {
+    measure(options, *messenger);
+  } catch (const Error& error) {
+    messenger->abort(error);
+    throw;
+  }
+  return 0;
+}
+
+// A folder that is gone when the profile ends.
+struct TemporaryFolder {
+  std::filesystem::path path = {};
+
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "hethub-profile-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      throw Error(ErrorCode::kCannotWrite, {.what = name,
+                                            .found = "no folder can be made there",
+                                            .expected = "room for a few small files",
+                                            .fix = "set TMPDIR to a folder that can be written"});
+    }
+    path = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+};
+
+std::string joined(const std::vector<int>& numbers) {
+  std::string list;
+  for (const int number : numbers) {
+    list += text(list.empty() ? "" : ",", number);
+  }
+  return list;
+}
+
+// One rank a kind; where there is one kind, a second rank for the link alone.
+LaunchOptions ranks_of(const Options& options, const std::vector<std::string>& kinds,
+                       const std::filesystem::path& parts) {
+  LaunchOptions launch;
+  std::vector<std::string> argv = {std::filesystem::read_symlink("/proc/self/exe").string(),
+                                   "profile",
+                                   "--model",
+                                   options.model,
+                                   "--parts",
+                                   parts.string(),
+                                   "--threads",
+                                   text(options.threads),
+                                   "--sequence-length",
+                                   text(options.sequence_length),
+                                   "--micro-batch-sizes",
+                                   joined(options.micro_batch_sizes),
+                                   options.contended ? "--contended" : "--alone"};
+  if (options.quick) argv.emplace_back("--quick");
+  if (!options.cluster.empty()) argv.insert(argv.end(), {"--cluster", options.cluster});
+  for (const std::string& backend : options.backends) {
+    argv.insert(argv.end(), {"--backends", backend});
+  }
+  const int ranks = std::max<int>(static_cast<int>(kinds.size()), 2);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const bool computes = rank < static_cast<int>(kinds.size());
+    RankCommand command{.rank = rank,
+                        .label = computes ? kinds[static_cast<std::size_t>(rank)] : "link",
+                        .argv = argv};
+    if (rank < static_cast<int>(options.cores.size())) {
+      command.cores = {options.cores[static_cast<std::size_t>(rank)]};
+    }
+    launch.ranks.push_back(std::move(command));
+  }
+  launch.on_line = [](std::string_view line, bool) { std::cerr << line << '\n'; };
+  return launch;
+}
+
+// Each pair of kinds, and each kind with itself, gets a link: see measure_links.
+void complete_links(Costs& costs) {
+  if (costs.links.empty()) return;
+  const LinkCosts measured = costs.links.front();
+  for (const auto& [kind, ignored] : costs.kinds) {
+    const bool has = std::any_of(
+        costs.links.begin(), costs.links.end(),
+        [&](const LinkCosts& link) { return link.first == kind && link.second == kind; });
+    if (has) continue;
+    LinkCosts link = measured;
+    link.first = kind;
+    link.second = kind;
+    costs.links.push_back(std::move(link));
+  }
+}
+
+void print_kind(const std::string& kind, const KindCosts& costs, const Json& part) {
+  const auto peak = costs.gemm_flops_per_s.find("f32");
+  std::printf("%-10s %5zu %11.2f %9.2f %9.2f %10.1f %12s %11.2f\n", kind.c_str(), costs.ops.size(),
+              peak == costs.gemm_flops_per_s.end() ? 0 : peak->second / 1e9,
+              get<double>(part, "part", "memory_bytes_per_s") / 1e9, costs.launch_seconds * 1e6,
+              costs.action_seconds * 1e6,
+              bytes_text(static_cast<double>(costs.fixed_memory_bytes)).c_str(),
+              get<double>(part, "part", "ops_seconds") /
+                  std::max(get<double>(part, "part", "program_seconds"), 1e-12));
+}
+
+void print_table(const Costs& costs, const std::vector<std::pair<std::string, Json>>& parts,
+                 double seconds) {
+  std::printf("%-10s %5s %11s %9s %9s %10s %12s %11s\n", "kind", "ops", "products", "memory",
+              "launch", "program", "fixed", "ops/program");
+  std::printf("%-10s %5s %11s %9s %9s %10s %12s %11s\n", "", "", "GFLOP/s", "GB/s", "us", "us",
+              "memory", "");
+  for (const auto& [kind, part] : parts) {
+    print_kind(kind, costs.kinds.at(kind), part);
+    for (const Json& problem : part.at("problems")) {
+      std::printf("  not measured: %s\n", problem.get<std::string>().c_str());
+    }
+  }
+  for (const auto& [kind, measured] : costs.kinds) {
+    if (measured.download.bytes_per_s <= 0) continue;
+    std::printf(
+        "copies     %s: to the host %.1f us + bytes / %.2f GB/s, back %.1f us + bytes / "
+        "%.2f GB/s\n",
+        kind.c_str(), measured.download.latency_s * 1e6, measured.download.bytes_per_s / 1e9,
+        measured.upload.latency_s * 1e6, measured.upload.bytes_per_s / 1e9);
+  }
+  for (const LinkCosts& link : costs.links) {
+    std::printf("link       %s - %s: %.1f us + bytes / %.2f GB/s\n", link.first.c_str(),
+                link.second.c_str(), link.rate.latency_s * 1e6, link.rate.bytes_per_s / 1e9);
+  }
+  std::printf(
+      "\nEach op: median of batches run back to back on its device. Program: what running "
+      "one costs beside\nits ops. ops/program: the ops' sum over a measured forward and "
+      "backward pass. Links: half of a\nmessage there and back, fitted. All of it took "
+      "%.1f s.\n",
+      seconds);
+}
+
+int run(const Options& options, bool json) {
+  if (!options.parts.empty()) return run_as_rank(options);
+  if (options.output.empty()) {
+    throw Error(ErrorCode::kUsage, {.what = "profile",
+                                    .found = "no --output",
+                                    .expected = "where to write the costs",
+                                    .fix = "add -o costs.json"});
+  }
+  const double begin = seconds_now();
+  const std::vector<std::string> kinds = kinds_of(options);
+  profile_options(options);  // faults of the model are told here, once
+  const TemporaryFolder folder;
+  const LaunchResult result = run_ranks(ranks_of(options, kinds, folder.path));
+  if (result.exit_status != 0) return result.exit_status;
+  Costs costs;
+  std::vector<std::pair<std::string, Json>> parts;
+  for (std::size_t rank = 0; rank < kinds.size(); ++rank) {
+    const std::string file = part_of(folder.path, static_cast<int>(rank)).string();
+    Json part = read_document(file);
+    Costs of_rank = parse_costs(part.at("costs"), file);
+    costs.kinds.merge(of_rank.kinds);
+    costs.links.insert(costs.links.end(), of_rank.links.begin(), of_rank.links.end());
+    parts.emplace_back(kinds[rank], std::move(part));
+  }
+  complete_links(costs);
+  write_costs(costs, options.output);
+  if (json) {
+    std::cout << to_json(costs).dump() << '\n';
+  } else {
+    print_table(costs, parts, seconds_now() - begin);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app, VerbCall& call) {
+  CLI::App& command = *app.add_subcommand("profile", "measure what ops and messages cost here");
+  const auto options = std::make_shared<Options>();
+  command.add_option("--model", options->model, "config.json of the model")->required();
+  command.add_option("--backends", options->backends, "which to measure; default: all built in")
+      ->delimiter(',');
+  command.add_option("--cluster", options->cluster, "measure the kinds of this file");
+  command.add_option("-o,--output", options->output, "the costs file to write");
+  command.add_option("--sequence-length", options->sequence_length, "tokens of a sequence")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  command
+      .add_option("--micro-batch-sizes", options->micro_batch_sizes,
+                  "sequences of a micro-batch that plans may use")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command.add_option("--threads", options->threads, "compute threads of each kind")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command.add_option("--cores", options->cores, "the core of each kind's process")->delimiter(',');
+  command.add_flag("--contended,!--alone", options->contended)
+      ->description("measure all kinds at once, as they train (default), or one after another");
+  command.add_flag("--quick", options->quick)->description("a quarter of the time for each op");
+  command.add_option("--parts", options->parts)->group("");
+  command.footer(
+      "Example:\n  hethub profile --model config.json --backends cpu,opencl --cores 0,1 "
+      "-o costs.json");
+  on_chosen(command, call, "profile", options, run);
+}
+
+}  // namespace hethub

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hethub/accel/backend.h"
+#include "hethub/op/op.h"
+
+namespace hethub {
+
+struct OpTimerOptions {
+  double seconds_per_op = 0.1;  ///< spent on measuring each op, over all rounds
+  int rounds = 3;               ///< each goes through all ops, so that a disturbance hits few runs
+  std::int64_t arena_bytes = std::int64_t{64} << 20;  ///< operands rotate through so much memory
+};
+
+/// How long an op took, or why that could not be measured.
+struct OpTime {
+  Op op = {};
+  double seconds = 0;  ///< median over batches of runs
+  int runs = 0;
+  std::string problem = {};  ///< not empty: the device cannot run it, and says why
+};
+
+/// Times each op on the device as it runs inside a program: back to back on a queue, over several
+/// copies of its operands, so that they are no more in cache than in a step, where each op meets
+/// memory that others have used in between.
+std::vector<OpTime> time_ops(Backend& backend, const std::vector<Op>& ops,
+                             const OpTimerOptions& options = {});
+
+/// Integers that an op may read as its i32 input: ids, labels and positions inside its tables.
+std::vector<std::int32_t> index_values(const Op& op, std::int64_t count);
+
+/// The median; 0 of nothing.
+double median_of(std::vector<double> values);
+
+}  // namespace hethub

@@ -1,0 +1,120 @@
+#include "hethub/profile/covered_ops.h"
+
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "hethub/base/text.h"
+
+namespace hethub {
+namespace {
+
+ModelConfig small_model(const std::string& more = "") {
+  return parse_model(R"({"model_type":"llama","vocab_size":67,"hidden_size":32,
+    "intermediate_size":48,"num_hidden_layers":5,"num_attention_heads":4,
+    "num_key_value_heads":2,"max_position_embeddings":64,"rms_norm_eps":1e-5)" +
+                         more + "}",
+                     "config.json");
+}
+
+Stage stage(int rank, LayerRange layers, Recompute recompute = Recompute::kNone) {
+  Stage made{.kind = "cpu", .ranks = {rank}, .layers = {layers}};
+  if (recompute != Recompute::kNone) made.recompute = {{recompute, layers}};
+  return made;
+}
+
+Plan plan_of(std::vector<Pipeline> pipelines) {
+  Plan plan{.sequence_length = 16, .pipelines = std::move(pipelines)};
+  for (const Pipeline& pipeline : plan.pipelines) {
+    plan.global_batch += pipeline.sequences();
+  }
+  return plan;
+}
+
+std::string line_of(const Op& op) {
+  return text(facts_of(op).kind, ' ', name_of(op.dtype), ' ', sizes_text(op));
+}
+
+std::set<std::string> profiled(const ModelConfig& model) {
+  std::set<std::string> lines;
+  const auto plans = covering_plans(model, {.sequence_length = 16, .micro_batch_sizes = {1, 2, 3}});
+  for (const Op& op : distinct_ops(plans, model)) {
+    lines.insert(line_of(op));
+  }
+  return lines;
+}
+
+// Plans that a planner may come up with, none of them one of covering_plans.
+std::vector<Plan> other_plans() {
+  return {plan_of({{.micro_batch_size = 2,
+                    .micro_batches = 4,
+                    .stages = {stage(0, {0, 2}), stage(1, {2, 3}), stage(2, {3, 5})}}}),
+          plan_of({{.micro_batch_size = 3,
+                    .micro_batches = 2,
+                    .stages = {stage(0, {0, 3}, Recompute::kFull),
+                               stage(1, {3, 5}, Recompute::kSelective)}}}),
+          plan_of({{.micro_batch_size = 1, .micro_batches = 5, .stages = {stage(0, {0, 5})}},
+                   {.micro_batch_size = 3,
+                    .micro_batches = 1,
+                    .stages = {stage(1, {0, 4}), stage(2, {4, 5})}}})};
+}
+
+void expect_programs_covered(const ModelConfig& model) {
+  const auto known = profiled(model);
+  for (const Plan& plan : other_plans()) {
+    const auto segments = segments_of(plan, model);
+    for (int rank = 0; rank < plan.world_size(); ++rank) {
+      const RankPlan made = make_rank_plan(plan, model, segments, rank);
+      for (int phase = 0; phase < kPhases; ++phase) {
+        for (const Instruction& instruction : made.program.phase(static_cast<Phase>(phase))) {
+          EXPECT_TRUE(known.contains(line_of(instruction.op))) << line_of(instruction.op);
+        }
+      }
+    }
+  }
+}
+
+TEST(CoveredOps, every_instruction_of_other_plans_programs_is_profiled) {
+  expect_programs_covered(small_model());
+}
+
+TEST(CoveredOps, tied_embeddings_change_nothing_in_that) {
+  expect_programs_covered(small_model(R"(,"tie_word_embeddings":true)"));
+}
+
+TEST(CoveredOps, every_op_of_every_rank_of_one_and_two_stage_plans_is_profiled) {
+  const ModelConfig model = small_model();
+  const auto known = profiled(model);
+  for (int cut = 0; cut < model.layers; ++cut) {
+    Pipeline pipeline{.micro_batch_size = 2, .micro_batches = 4, .stages = {stage(0, {0, 5})}};
+    if (cut > 0) pipeline.stages = {stage(0, {0, cut}), stage(1, {cut, 5})};
+    const Plan plan = plan_of({pipeline});
+    const auto segments = segments_of(plan, model);
+    for (int rank = 0; rank < plan.world_size(); ++rank) {
+      for (const Op& op : ops_of(make_rank_plan(plan, model, segments, rank), segments)) {
+        EXPECT_TRUE(known.contains(line_of(op))) << line_of(op);
+      }
+    }
+  }
+}
+
+TEST(CoveredOps, replicas_bring_the_sums_of_collectives) {
+  const ModelConfig model = small_model();
+  std::set<std::string_view> kinds;
+  for (const Op& op : distinct_ops(covering_plans(model, {.sequence_length = 16}), model)) {
+    kinds.insert(facts_of(op).kind);
+  }
+  EXPECT_TRUE(kinds.contains("accumulate"));
+  EXPECT_TRUE(kinds.contains("adamw"));
+  EXPECT_TRUE(kinds.contains("sum_squares"));
+  EXPECT_TRUE(kinds.contains("fill"));
+}
+
+TEST(CoveredOps, no_op_is_listed_twice) {
+  const ModelConfig model = small_model();
+  const auto plans = covering_plans(model, {.sequence_length = 16, .micro_batch_sizes = {1, 2, 3}});
+  EXPECT_EQ(distinct_ops(plans, model).size(), profiled(model).size());
+}
+
+}  // namespace
+}  // namespace hethub
