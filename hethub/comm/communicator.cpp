@@ -52,12 +52,12 @@ Operation Communicator::next_operation(std::string_view name) {
   return {.name = name, .number = number_++};
 }
 
-Request Communicator::send(int peer, std::uint64_t tag, View from) {
+Request Communicator::send(int peer, std::uint64_t tag, View from) const {
   return options_.port->send(world_rank(peer), point_to_point_tag(options_.id, tag), from,
                              {.name = "send", .number = static_cast<std::int64_t>(tag)});
 }
 
-Request Communicator::recv(int peer, std::uint64_t tag, View to) {
+Request Communicator::recv(int peer, std::uint64_t tag, View to) const {
   return options_.port->recv(world_rank(peer), point_to_point_tag(options_.id, tag), to,
                              {.name = "recv", .number = static_cast<std::int64_t>(tag)});
 }
@@ -95,7 +95,7 @@ std::unique_ptr<PreparedCollective> Communicator::prepare(const CollectiveAlgori
 
 // One addition for each size of chunk that this member adds.
 void Communicator::prepare_additions(PreparedCollective& made, const ChunkTable& table,
-                                     DType dtype) {
+                                     DType dtype) const {
   std::map<std::int64_t, PreparedOp*> of_size;
   for (const Step& step : made.steps_) {
     made.additions_.push_back(nullptr);
@@ -121,7 +121,7 @@ View Communicator::view_of(const Running& running, Slot slot) const {
   return running.data.slice(collective.offsets_[static_cast<std::size_t>(slot.chunk)], bytes);
 }
 
-void Communicator::wait_for_device(Running& running) {
+void Communicator::wait_for_device(Running& running) const {
   if (!running.device_busy) return;
   Event& event = *running.collective.event_;
   options_.port->queue().record(event);
@@ -129,7 +129,7 @@ void Communicator::wait_for_device(Running& running) {
   running.device_busy = false;
 }
 
-void Communicator::finish_sends(Running& running, Slot slot) {
+void Communicator::finish_sends(Running& running, Slot slot) const {
   for (int index = 0; index < running.sends; ++index) {
     auto& sent = running.collective.sent_[static_cast<std::size_t>(index)];
     if (!sent.under_way || sent.slot != slot) continue;
@@ -138,7 +138,7 @@ void Communicator::finish_sends(Running& running, Slot slot) {
   }
 }
 
-void Communicator::finish_sends(Running& running) {
+void Communicator::finish_sends(Running& running) const {
   for (int index = 0; index < running.sends; ++index) {
     auto& sent = running.collective.sent_[static_cast<std::size_t>(index)];
     if (!sent.under_way) continue;
@@ -147,7 +147,7 @@ void Communicator::finish_sends(Running& running) {
   }
 }
 
-void Communicator::send_chunk(Running& running, const Step& step) {
+void Communicator::send_chunk(Running& running, const Step& step) const {
   PreparedCollective& collective = running.collective;
   Route& route = options_.port->route();
   std::byte* staging = nullptr;
@@ -170,7 +170,7 @@ void Communicator::send_chunk(Running& running, const Step& step) {
       .under_way = true};
 }
 
-void Communicator::recv_chunk(Running& running, const Step& step) {
+void Communicator::recv_chunk(Running& running, const Step& step) const {
   PreparedCollective& collective = running.collective;
   Route& route = options_.port->route();
   wait_for_device(running);  // the chunk, or the staging memory, may still be read
@@ -208,7 +208,7 @@ void Communicator::run(PreparedCollective& collective, View data, View scratch, 
   }
 }
 
-void Communicator::take_step(Running& running, std::size_t index) {
+void Communicator::take_step(Running& running, std::size_t index) const {
   PreparedCollective& collective = running.collective;
   Queue& queue = options_.port->queue();
   const Step& step = collective.steps_[index];

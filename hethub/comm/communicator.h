@@ -69,8 +69,8 @@ class Communicator {
   int world_rank(int rank) const { return options_.ranks.at(static_cast<std::size_t>(rank)); }
 
   /// Point to point; see DevicePort. Messages of one tag keep their order.
-  Request send(int peer, std::uint64_t tag, View from);
-  Request recv(int peer, std::uint64_t tag, View to);
+  Request send(int peer, std::uint64_t tag, View from) const;
+  Request recv(int peer, std::uint64_t tag, View to) const;
 
   /// Makes a collective ready: `algorithm` for a group of this size, on `table` chunks of `dtype`.
   std::unique_ptr<PreparedCollective> prepare(const CollectiveAlgorithm& algorithm,
@@ -91,19 +91,19 @@ class Communicator {
   void all_gather_host(std::span<const std::byte> mine, std::span<std::byte> all,
                        Deadline deadline);
 
-  Messenger& messenger() { return options_.port->messenger(); }
+  Messenger& messenger() const { return options_.port->messenger(); }
 
  private:
   struct Running;
   Operation next_operation(std::string_view name);
-  void prepare_additions(PreparedCollective& made, const ChunkTable& table, DType dtype);
-  void take_step(Running& running, std::size_t index);
+  void prepare_additions(PreparedCollective& made, const ChunkTable& table, DType dtype) const;
+  void take_step(Running& running, std::size_t index) const;
   View view_of(const Running& running, Slot slot) const;
-  void wait_for_device(Running& running);
-  void finish_sends(Running& running, Slot slot);
-  void finish_sends(Running& running);
-  void send_chunk(Running& running, const Step& step);
-  void recv_chunk(Running& running, const Step& step);
+  void wait_for_device(Running& running) const;
+  void finish_sends(Running& running, Slot slot) const;
+  void finish_sends(Running& running) const;
+  void send_chunk(Running& running, const Step& step) const;
+  void recv_chunk(Running& running, const Step& step) const;
   void exchange(std::span<const std::byte> mine, std::span<std::byte> all, Operation operation,
                 std::uint64_t check, Deadline deadline);
 

@@ -59,7 +59,7 @@ enum class ConnectionProblem : std::uint8_t {
 class Connection {
  public:
   static constexpr std::int64_t kEagerBytes = 8192;
-  static constexpr std::int64_t kPartBytes = 256 * 1024;
+  static constexpr std::int64_t kPartBytes = std::int64_t{256} * 1024;
   static constexpr std::size_t kMostAbortText = 2048;
   /// Messages that a peer may send before they are asked for, and how many of them are taken before
   /// the sender hears of it.

@@ -136,7 +136,7 @@ int DevicePort::take_slot(std::int64_t bytes) {
 }
 
 // Precondition: the lock is held, and the device is done with the memory.
-void DevicePort::post(Entry& posted) {
+void DevicePort::post(Entry& posted) const {
   Messenger& messenger = *options_.messenger;
   posted.handle = posted.sends ? messenger.post_send(posted.peer, posted.tag, posted.host)
                                : messenger.post_recv(posted.peer, posted.tag, posted.host);
@@ -212,30 +212,32 @@ void DevicePort::run_departures() {
     if (departures_count_ == 0) return;
     Entry& next = entry(departures_[departures_begin_]);
     try {
-      if (!device_failure_) {
-        lock.unlock();
-        next.ready->wait(after_seconds(options_.device_timeout_s));
-        lock.lock();
-      }
-      if (device_failure_) {
-        next.stage = Stage::kFailed;
-      } else if (next.abandoned) {
-        if (next.slot >= 0) slots_[static_cast<std::size_t>(next.slot)].used = false;
-        next.stage = Stage::kFree;
-      } else {
-        post(next);
-      }
-    } catch (const std::exception& error) {
+      depart(next, lock);
+    } catch (const Error& error) {
       if (!lock.owns_lock()) lock.lock();
       device_failure_ = std::current_exception();
       next.stage = Stage::kFailed;
-      if (const auto* known = dynamic_cast<const Error*>(&error)) {
-        options_.messenger->abort(*known);
-      }
+      options_.messenger->abort(error);
     }
     departures_begin_ = (departures_begin_ + 1) % departures_.size();
     --departures_count_;
     changed_.notify_all();
+  }
+}
+
+void DevicePort::depart(Entry& next, std::unique_lock<std::mutex>& lock) {
+  if (!device_failure_) {
+    lock.unlock();
+    next.ready->wait(after_seconds(options_.device_timeout_s));
+    lock.lock();
+  }
+  if (device_failure_) {
+    next.stage = Stage::kFailed;
+  } else if (next.abandoned) {
+    if (next.slot >= 0) slots_[static_cast<std::size_t>(next.slot)].used = false;
+    next.stage = Stage::kFree;
+  } else {
+    post(next);
   }
 }
 

@@ -72,10 +72,10 @@ class DevicePort {
   Request send(int peer, Tag tag, View from, Operation operation);
   Request recv(int peer, Tag tag, View to, Operation operation);
 
-  Messenger& messenger() { return *options_.messenger; }
-  Backend& backend() { return *options_.backend; }
-  Queue& queue() { return *options_.queue; }
-  Route& route() { return *route_; }
+  Messenger& messenger() const { return *options_.messenger; }
+  Backend& backend() const { return *options_.backend; }
+  Queue& queue() const { return *options_.queue; }
+  Route& route() const { return *route_; }
 
  private:
   friend class Request;
@@ -103,12 +103,13 @@ class DevicePort {
   Request start(Entry wanted);
   int take_entry();
   int take_slot(std::int64_t bytes);
-  void post(Entry& entry);
+  void post(Entry& entry) const;
   void finish(int index);
   bool test(int index);
   void wait(int index, Deadline deadline);
   void cancel(int index) noexcept;
   void run_departures();
+  void depart(Entry& next, std::unique_lock<std::mutex>& lock);
 
   DevicePortOptions options_;
   std::unique_ptr<Route> route_;
