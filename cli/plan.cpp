@@ -29,7 +29,7 @@ struct PlanArguments {
   std::int64_t global_batch = 0;
   std::int64_t sequence_length = 0;
   std::size_t keep = 5;
-  double time_limit_s = 20;
+  double time_limit_s = 15;
   std::vector<std::string> pins = {};
 };
 
@@ -98,7 +98,7 @@ void check_arguments(const PlanArguments& arguments) {
   }
   const Shortage& nearest = *result.nearest;
   throw Error(
-      ErrorCode::kOutOfMemory,
+      ErrorCode::kInvalidPlan,
       {.what = "planner: memory",
        .found =
            text("0 of ", result.too_big, " plans that fit; the nearest, ", summary_of(nearest.plan),
@@ -129,7 +129,8 @@ Json json_of(const Answer& answer) {
     bound.push_back({{"kind", kind.kind},
                      {"devices", kind.devices},
                      {"sequences", kind.sequences},
-                     {"tokens_per_second", kind.tokens_per_second}});
+                     {"tokens_per_second", kind.tokens_per_second},
+                     {"proven", kind.proven}});
   }
   Json without = Json::object();
   for (const WithoutKind& one : answer.without) {
@@ -161,6 +162,11 @@ void print_plans(const SearchResult& result) {
   }
 }
 
+const char* note_of(const KindAlone& kind) {
+  if (!kind.proven) return " or more (the time limit ended its search)";
+  return kind.tokens_per_second > 0 ? "" : " (no plan of it alone fits)";
+}
+
 void print_reasons(const Answer& answer) {
   const Candidate& winner = answer.result.best.front();
   const double rate = winner.prediction.tokens_per_second;
@@ -174,14 +180,14 @@ void print_reasons(const Answer& answer) {
     for (const KindAlone& kind : answer.bound.kinds) {
       std::printf("    %-12s %d device%s, %lld of the sequences: %.6g tokens/s%s\n",
                   kind.kind.c_str(), kind.devices, kind.devices == 1 ? "" : "s",
-                  static_cast<long long>(kind.sequences), kind.tokens_per_second,
-                  kind.tokens_per_second > 0 ? "" : " (its memory does not hold the model)");
+                  static_cast<long long>(kind.sequences), kind.tokens_per_second, note_of(kind));
     }
   }
   for (const WithoutKind& one : answer.without) {
     if (one.tokens_per_second > 0) {
-      std::printf("  without %s: %+.1f %%\n", one.kind.c_str(),
-                  100 * (one.tokens_per_second / rate - 1));
+      std::printf("  without %s: %+.1f %%%s\n", one.kind.c_str(),
+                  100 * (one.tokens_per_second / rate - 1),
+                  one.proven ? "" : " or better (the time limit ended its search)");
     } else {
       std::printf("  without %s: no plan fits\n", one.kind.c_str());
     }

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "hethub/base/error.h"
-#include "hethub/plan/validate.h"
+#include "hethub/model/tensors.h"
 
 namespace hethub {
 namespace {
@@ -120,6 +120,10 @@ void ExactSearch::list_shapes() {
     longest = std::max(longest, shape.size());
     if (!shape_pinned_out(shape)) shapes_.push_back(std::move(shape));
   }
+  for (const ModelTensor& tensor : tensors_of(request_.model, {0, 1, false, false})) {
+    layer_parameters_ += tensor.elements();
+  }
+  embedding_parameters_ = request_.model.vocab_size * request_.model.hidden_size;
   splits_.resize(longest + 1);
   even_splits_.resize(longest + 1);
   const bool pinned = !request_.pins.stage_layers.empty();
@@ -259,7 +263,7 @@ double ExactSearch::proven_bound(const std::vector<std::vector<int>>& rest) {
 // The sets of the highest rates among those with as many pipelines and ranks, so that the first
 // plans kept are good whether computing or talking costs more: a few of each, then more.
 void ExactSearch::dive_everywhere(const std::vector<RatedCombination>& combinations) {
-  constexpr std::array<int, 2> kRounds = {3, 60};
+  constexpr std::array<int, 3> kRounds = {1, 3, 60};
   std::map<std::vector<int>, int> dives;  // by pipelines and ranks used of each class
   for (const int most : kRounds) {
     std::map<std::vector<int>, int> seen;
@@ -338,6 +342,7 @@ void ExactSearch::choose_splits(const std::vector<int>& combination, std::vector
   const bool twin = !chosen.empty() && chosen.back().shape == shape;
   const int first = twin ? chosen.back().split : 0;
   for (int split = first; split < std::ssize(splits_of(shape)); ++split) {
+    if (!may_fit(shape, split)) continue;
     std::int64_t capacity = split_capacity(shape, split, threshold());
     if (capacity == 0) continue;
     for (std::size_t index = 0; index < combination.size(); ++index) {
@@ -353,6 +358,23 @@ void ExactSearch::choose_splits(const std::vector<int>& combination, std::vector
     chosen.pop_back();
     if (stopped_) return;
   }
+}
+
+// Whether each stage's parameters and gradients alone would fit its device.
+bool ExactSearch::may_fit(int shape, int split) const {
+  const std::vector<int>& layers = splits_of(shape)[split];
+  int begin = 0;
+  for (std::size_t stage = 0; stage < layers.size(); ++stage) {
+    const std::string& kind = classes_[shapes_[shape][stage]].kind;
+    const int end = begin + layers[stage];
+    const bool head = end == request_.model.layers;
+    std::int64_t parameters = layer_parameters_ * layers[stage];
+    if (begin == 0 || head) parameters += embedding_parameters_;
+    const std::int64_t least = 8 * parameters + request_.costs.fixed_memory_bytes(kind);
+    if (least > kind_named(request_.costs.cluster(), kind).memory_bytes) return false;
+    begin = end;
+  }
+  return true;
 }
 
 // Once the layout is known, so is what follows the pipelines: the optimizer and its messages. No

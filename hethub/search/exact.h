@@ -56,6 +56,7 @@ class ExactSearch {
   void dive(const std::vector<int>& combination, int size);
   void explore(const std::vector<int>& combination);
   void choose_splits(const std::vector<int>& combination, std::vector<Choice>& chosen);
+  bool may_fit(int shape, int split) const;
   void explore_layout(std::vector<Choice>& chosen);
   void choose_batches(std::vector<Choice>& chosen, std::size_t next, std::int64_t left);
   double bound_of(const std::vector<Choice>& chosen) const;
@@ -80,10 +81,12 @@ class ExactSearch {
   std::vector<std::vector<std::vector<int>>> even_splits_;          // likewise, of one kind
   std::vector<const std::vector<std::vector<int>>*> shape_splits_;  // by shape: one of the above
   std::vector<std::pair<double, std::int64_t>> capacities_;  // by shape: at which threshold, what
-  double after_pipelines_ = 0;                               // likewise
-  double after_norm_ = 0;                                    // of the layout being explored
-  std::vector<Segment> segments_;                            // likewise
-  StepNumbers optimizer_;                                    // likewise
+  std::int64_t layer_parameters_ = 0;
+  std::int64_t embedding_parameters_ = 0;  // of the embedding or the head
+  double after_pipelines_ = 0;             // likewise
+  double after_norm_ = 0;                  // of the layout being explored
+  std::vector<Segment> segments_;          // likewise
+  StepNumbers optimizer_;                  // likewise
   std::vector<Kept> kept_;
   SearchResult result_;
   std::chrono::steady_clock::time_point begin_;

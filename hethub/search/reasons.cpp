@@ -11,7 +11,7 @@ namespace hethub {
 namespace {
 
 // Of each search that only explains another.
-constexpr double kTimeLimit = 1;
+constexpr double kTimeLimit = 2;
 
 std::map<std::string, int> devices_by_kind(const SearchRequest& request) {
   std::map<std::string, int> devices;
@@ -22,9 +22,15 @@ std::map<std::string, int> devices_by_kind(const SearchRequest& request) {
   return devices;
 }
 
-double best_rate(const SearchRequest& request, const Strategy& strategy) {
+struct Rate {
+  double tokens_per_second = 0;
+  bool proven = true;
+};
+
+Rate best_rate(const SearchRequest& request, const Strategy& strategy) {
   const SearchResult result = strategy.find(request);
-  return result.best.empty() ? 0 : result.best.front().prediction.tokens_per_second;
+  if (result.best.empty()) return {.proven = result.complete};
+  return {result.best.front().prediction.tokens_per_second, result.complete};
 }
 
 // Shares in proportion to the rates, by largest remainder; every kind that works gets one at least.
@@ -79,7 +85,9 @@ UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy
       alone.pins.kinds = {kind.kind};
       alone.global_batch = kind.sequences;
       before.push_back(kind.sequences);
-      kind.tokens_per_second = best_rate(alone, strategy);
+      const Rate rate = best_rate(alone, strategy);
+      kind.tokens_per_second = rate.tokens_per_second;
+      kind.proven = rate.proven;
       bound.tokens_per_second += kind.tokens_per_second;
     }
     if (bound.tokens_per_second <= 0 || round == 2) break;
@@ -106,7 +114,8 @@ std::vector<WithoutKind> without_each_kind(const SearchRequest& request, const S
       if (other != kind) rest.pins.kinds.insert(other);
     }
     try {
-      all.push_back({kind, best_rate(rest, strategy)});
+      const Rate rate = best_rate(rest, strategy);
+      all.push_back({kind, rate.tokens_per_second, rate.proven});
     } catch (const Error&) {
       all.push_back({kind, 0});  // the pins ask for what is left out
     }
