@@ -148,12 +148,7 @@ void measure(const Options& options, Messenger& messenger) {
   std::unique_ptr<Backend> backend;
   KindProfile profile;
   const std::string kind = computes ? kinds[static_cast<std::size_t>(rank)] : kinds.back();
-  std::int64_t fixed = 0;
-  if (computes) {
-    const std::int64_t before = resident_bytes();
-    backend = open_kind(kind, options.cluster, {.threads = options.threads});
-    fixed = resident_bytes() - before;
-  }
+  if (computes) backend = open_kind(kind, options.cluster, {.threads = options.threads});
   meet(messenger, 1);
   const bool together = options.contended && kinds.size() > 1;
   for (int turn = 0; turn < static_cast<int>(kinds.size()); ++turn) {
@@ -163,7 +158,8 @@ void measure(const Options& options, Messenger& messenger) {
     }
     meet(messenger, 2);
   }
-  profile.costs.fixed_memory_bytes = std::max<std::int64_t>(fixed, 0);
+  // The operands are given back: what stays is the program, its libraries and the driver.
+  profile.costs.fixed_memory_bytes = resident_bytes();
   const std::vector<LinkCosts> links = measure_links(messenger, kinds);
   if (computes) write_part(profile, links, kind, part_of(options.parts, rank));
 }
