@@ -68,7 +68,11 @@ void read_injection(const std::string& spec, Injection& inject) {
     inject.nan_step = *step;
     inject.nan_last = number_after(spec, "last").value_or(*step);
   } else if (spec.starts_with(kill) && spec.find('%') != std::string::npos) {
-    inject.kill_at_checkpoint_bytes = std::stod(spec.substr(kill.size())) / 100;
+    try {
+      inject.kill_at_checkpoint_bytes = std::stod(spec.substr(kill.size())) / 100;
+    } catch (const std::exception&) {
+      bad_injection(spec);
+    }
     inject.kill_step = number_after(spec, "step").value_or(-1);
   } else {
     bad_injection(spec);
@@ -278,7 +282,9 @@ void add_train(CLI::App& app, VerbCall& call) {
   verb.add_option("--plan", options->plan, "the plan's file")->required();
   verb.add_option("--model", options->model, "config.json, if not the one the plan names");
   verb.add_option("--data", options->data, "prefix of .bin and .idx")->required();
-  verb.add_option("--steps", options->train.steps, "steps in all")->required();
+  verb.add_option("--steps", options->train.steps, "steps in all")
+      ->required()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   verb.add_option("--cluster", options->cluster, "says which backend opens each kind");
   verb.add_option("--costs", options->costs, "measured peaks, for the share of them");
   verb.add_option("--threads", options->device.threads, "compute threads")->capture_default_str();
@@ -293,6 +299,7 @@ void add_train(CLI::App& app, VerbCall& call) {
   verb.add_option("--trace", options->trace, "a Perfetto file of the last steps, of all ranks");
   verb.add_option("--trace-steps", options->train.trace_steps, "how many (3)");
   verb.add_option("--timeout", options->train.timeout_s, "seconds that a peer may take")
+      ->check(CLI::Range(0.1, 1e7))
       ->capture_default_str();
   verb.add_option("--rendezvous-timeout", options->rendezvous_timeout_s)->capture_default_str();
   verb.add_option("--inject", options->inject, "faults, for tests");

@@ -24,7 +24,6 @@ struct Options {
   std::string plan = {};
   std::string cluster = {};
   std::string reference = "fp64";
-  std::string cores = {};
   bool is_rank = false;  // one of the ranks that a verify with a plan started
   VerifyTolerances tolerances = {};
   BackendOptions device = {};

@@ -23,26 +23,28 @@ constexpr std::array<std::pair<std::string_view, Recompute>, 3> kRecomputeNames 
 }
 
 LayerRange parse_range(const Json& json, const std::string& where) {
-  if (!json.is_array() || json.size() != 2 || !json[0].is_number_integer() ||
-      !json[1].is_number_integer()) {
-    refuse(where, json, "[first, end]");
-  }
-  return {json[0].get<int>(), json[1].get<int>()};
+  if (!json.is_array() || json.size() != 2) refuse(where, json, "[first, end]");
+  const auto numbers = get<std::vector<int>>(Json({{"range", json}}), where, "range");
+  return {numbers[0], numbers[1]};
 }
 
 Recompute parse_kind(const Json& json, const std::string& where) {
   for (const auto& [name, kind] : kRecomputeNames) {
     if (json == name) return kind;
   }
-  refuse(where, json, "\"none\", \"selective\", \"full\" or {\"full\": [first, end]}");
+  refuse(where, json,
+         "\"none\", \"selective\", \"full\", {\"full\": [first, end]} or a list of such ranges");
 }
 
 std::vector<RecomputeRange> parse_recompute(const Json& json, const std::string& where,
                                             const std::vector<LayerRange>& layers) {
   std::vector<RecomputeRange> ranges;
   if (json.is_object()) {
-    for (const auto& [name, range] : json.items()) {
-      ranges.push_back({parse_kind(name, where), parse_range(range, where + "." + name)});
+    for (const auto& [name, given] : json.items()) {
+      const bool is_list = given.is_array() && !given.empty() && given[0].is_array();
+      for (const Json& range : is_list ? given : Json::array({given})) {
+        ranges.push_back({parse_kind(name, where), parse_range(range, where + "." + name)});
+      }
     }
     return ranges;
   }
@@ -52,6 +54,14 @@ std::vector<RecomputeRange> parse_recompute(const Json& json, const std::string&
     ranges.push_back({kind, range});
   }
   return ranges;
+}
+
+// Before anything is counted by rank.
+void check_ranks(const std::vector<int>& ranks, const std::string& where) {
+  constexpr int kMost = 1 << 20;
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= kMost) refuse(where, rank, text("ranks from 0 to ", kMost - 1));
+  }
 }
 
 Stage parse_stage(const Json& json, const std::string& where) {
@@ -64,6 +74,7 @@ Stage parse_stage(const Json& json, const std::string& where) {
   for (const Json& range : layers) {
     stage.layers.push_back(parse_range(range, where + ".layers"));
   }
+  check_ranks(stage.ranks, where + ".ranks");
   if (json.contains("recompute")) {
     stage.recompute = parse_recompute(json.at("recompute"), where + ".recompute", stage.layers);
   }
@@ -93,6 +104,9 @@ void check_reserved(const Json& json, const std::string& name) {
   only("sequence_parallel", false);
   only("context_parallel", 1);
   only("expert_parallel", 1);
+  only("expert_rows_bound", nullptr);
+  only("optimizer_ranges", nullptr);
+  only("algorithms", nullptr);
 }
 
 Json recompute_json(const Stage& stage) {
@@ -108,7 +122,7 @@ Json recompute_json(const Stage& stage) {
   if (whole) return name(stage.recompute[0].kind);
   Json object = Json::object();
   for (const RecomputeRange& range : stage.recompute) {
-    object[name(range.kind)] = {range.layers.begin, range.layers.end};
+    object[name(range.kind)].push_back({range.layers.begin, range.layers.end});
   }
   return object;
 }
@@ -128,10 +142,11 @@ Json stage_json(const Stage& stage) {
 }  // namespace
 
 Plan parse_plan(const Json& json, const std::string& name) {
-  check_keys(json, name,
-             {"format", "model", "sequence_length", "global_batch", "dtype", "schedule",
-              "zero_stage", "bucket_bytes", "pipelines", "predicted", "sequence_parallel",
-              "context_parallel", "expert_parallel", "comment"});
+  check_keys(
+      json, name,
+      {"format", "model", "sequence_length", "global_batch", "dtype", "schedule", "zero_stage",
+       "bucket_bytes", "pipelines", "predicted", "sequence_parallel", "context_parallel",
+       "expert_parallel", "expert_rows_bound", "optimizer_ranges", "algorithms"});
   const std::string format = get<std::string>(json, name, "format");
   if (format != kFormat) refuse(name + ": format", format, kFormat);
   check_reserved(json, name);
@@ -143,6 +158,7 @@ Plan parse_plan(const Json& json, const std::string& name) {
   plan.zero_stage = get_or<int>(json, name, "zero_stage", plan.zero_stage);
   plan.bucket_bytes = get_or<std::int64_t>(json, name, "bucket_bytes", plan.bucket_bytes);
   if (json.contains("predicted")) {
+    check_keys(json.at("predicted"), name + ": predicted", {"step_seconds"});
     plan.predicted_step_seconds =
         get_or<double>(json.at("predicted"), name + ": predicted", "step_seconds", 0.0);
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "hethub/base/error.h"
 #include "hethub/model/decoder.h"
 #include "hethub/program/differentiate.h"
 
@@ -67,10 +68,24 @@ class RankPlanner {
       const auto& ranks = segments_[index].ranks;
       const auto found = std::find(ranks.begin(), ranks.end(), rank_.rank);
       if (found == ranks.end()) continue;
+      require_contiguous(segments_[index], offsets);
       rank_.segments.push_back({.segment = static_cast<int>(index),
                                 .holder = static_cast<int>(found - ranks.begin()),
                                 .offset = offsets.at(segments_[index].tensors.front().name)});
       find_owned(segments_[index], rank_.segments.back());
+    }
+  }
+
+  // A collective runs over a segment as one range.
+  static void require_contiguous(const Segment& segment,
+                                 const std::map<std::string, std::int64_t>& offsets) {
+    std::int64_t next = offsets.at(segment.tensors.front().name);
+    for (const ModelTensor& tensor : segment.tensors) {
+      require(offsets.at(tensor.name) == next, {.what = "segment " + segment.name,
+                                                .found = "a gap before " + tensor.name,
+                                                .expected = "tensors one after another",
+                                                .fix = "keep the model's order in its programs"});
+      next += padded_elements(tensor);
     }
   }
 

@@ -13,27 +13,33 @@ namespace {
 
 enum class Role : std::uint8_t { kCompute, kSend, kRecv, kStep };
 
+constexpr std::string_view kCompute = "compute";
+constexpr std::string_view kComm = "comm";
+
 // What is fixed about each ActionKind, in the order of the enum.
 struct KindRow {
   std::string_view name;
   Role role;
+  std::string_view lane;
   ActionKind far_kind;  // what the other end of the message does; itself otherwise
   int far_step;         // where the other end is: +1 downstream, -1 upstream, 0 for none
 };
 
-constexpr std::array<KindRow, 12> kKinds = {{
-    {"forward", Role::kCompute, ActionKind::kForward, 0},
-    {"backward", Role::kCompute, ActionKind::kBackward, 0},
-    {"backward_input", Role::kCompute, ActionKind::kBackwardInput, 0},
-    {"backward_weight", Role::kCompute, ActionKind::kBackwardWeight, 0},
-    {"send_activation", Role::kSend, ActionKind::kRecvActivation, +1},
-    {"recv_activation", Role::kRecv, ActionKind::kSendActivation, -1},
-    {"send_gradient", Role::kSend, ActionKind::kRecvGradient, -1},
-    {"recv_gradient", Role::kRecv, ActionKind::kSendGradient, +1},
-    {"sync_gradients", Role::kStep, ActionKind::kSyncGradients, 0},
-    {"sync_norm", Role::kStep, ActionKind::kSyncNorm, 0},
-    {"update", Role::kStep, ActionKind::kUpdate, 0},
-    {"sync_parameters", Role::kStep, ActionKind::kSyncParameters, 0},
+constexpr std::array<KindRow, 14> kKinds = {{
+    {"forward", Role::kCompute, kCompute, ActionKind::kForward, 0},
+    {"backward", Role::kCompute, kCompute, ActionKind::kBackward, 0},
+    {"backward_input", Role::kCompute, kCompute, ActionKind::kBackwardInput, 0},
+    {"backward_weight", Role::kCompute, kCompute, ActionKind::kBackwardWeight, 0},
+    {"send_activation", Role::kSend, kComm, ActionKind::kRecvActivation, +1},
+    {"recv_activation", Role::kRecv, kComm, ActionKind::kSendActivation, -1},
+    {"send_gradient", Role::kSend, kComm, ActionKind::kRecvGradient, -1},
+    {"recv_gradient", Role::kRecv, kComm, ActionKind::kSendGradient, +1},
+    {"check_gradients", Role::kStep, kCompute, ActionKind::kCheckGradients, 0},
+    {"sync_gradients", Role::kStep, kComm, ActionKind::kSyncGradients, 0},
+    {"norm_gradients", Role::kStep, kCompute, ActionKind::kNormGradients, 0},
+    {"sync_norm", Role::kStep, kComm, ActionKind::kSyncNorm, 0},
+    {"update", Role::kStep, kCompute, ActionKind::kUpdate, 0},
+    {"sync_parameters", Role::kStep, kComm, ActionKind::kSyncParameters, 0},
 }};
 
 const KindRow& row_of(ActionKind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
@@ -57,8 +63,9 @@ class StageBuilder {
   }
 
   void finish_step() {
-    for (const ActionKind kind : {ActionKind::kSyncGradients, ActionKind::kSyncNorm,
-                                  ActionKind::kUpdate, ActionKind::kSyncParameters}) {
+    for (const ActionKind kind :
+         {ActionKind::kCheckGradients, ActionKind::kSyncGradients, ActionKind::kNormGradients,
+          ActionKind::kSyncNorm, ActionKind::kUpdate, ActionKind::kSyncParameters}) {
       actions_.push_back({.kind = kind, .position = stage_});
     }
   }
@@ -108,6 +115,35 @@ std::string_view name_of(ActionKind kind) { return row_of(kind).name; }
 bool Action::is_send() const { return row_of(kind).role == Role::kSend; }
 bool Action::is_recv() const { return row_of(kind).role == Role::kRecv; }
 bool Action::is_compute() const { return row_of(kind).role == Role::kCompute; }
+
+std::string_view lane_of(const Action& action) { return row_of(action.kind).lane; }
+
+std::span<const Phase> phases_of(ActionKind kind) {
+  static constexpr std::array kForward = {Phase::kForward};
+  static constexpr std::array kBackward = {Phase::kBackward, Phase::kBackwardWeight};
+  switch (kind) {
+    case ActionKind::kForward:
+      return kForward;
+    case ActionKind::kBackward:
+      return kBackward;
+    case ActionKind::kBackwardInput:
+      return std::span(kBackward).first(1);
+    case ActionKind::kBackwardWeight:
+      return std::span(kBackward).last(1);
+    case ActionKind::kSendActivation:
+    case ActionKind::kRecvActivation:
+    case ActionKind::kSendGradient:
+    case ActionKind::kRecvGradient:
+    case ActionKind::kCheckGradients:
+    case ActionKind::kSyncGradients:
+    case ActionKind::kNormGradients:
+    case ActionKind::kSyncNorm:
+    case ActionKind::kUpdate:
+    case ActionKind::kSyncParameters:
+      break;
+  }
+  return {};
+}
 
 std::string name_of(const Action& action) {
   if (row_of(action.kind).role == Role::kStep) return std::string(name_of(action.kind));

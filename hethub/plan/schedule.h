@@ -2,6 +2,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,9 @@ enum class ActionKind : std::uint8_t {
   kRecvActivation,
   kSendGradient,
   kRecvGradient,
+  kCheckGradients,  // whether this rank's own gradients are numbers, before they are mixed
   kSyncGradients,   // every range's gradient is summed at its owner
+  kNormGradients,   // sums of squares of the ranges this rank owns
   kSyncNorm,        // loss, tokens and gradient norm are summed over all ranks
   kUpdate,          // the optimizer, on the ranges this rank owns
   kSyncParameters,  // owners hand the updated ranges to the other holders
@@ -28,7 +31,10 @@ enum class ActionKind : std::uint8_t {
 /// The kind as traces spell it, e.g. "send_activation".
 std::string_view name_of(ActionKind kind);
 
-/// One thing a worker does; the last four kinds are of the step as a whole.
+/// The phases of a program that a compute action runs, one after the other; none for others.
+std::span<const Phase> phases_of(ActionKind kind);
+
+/// One thing a worker does; the last six kinds are of the step as a whole.
 struct Action {
   ActionKind kind = ActionKind::kForward;
   int direction = 0;  ///< 0; bidirectional schedules have a second pipeline, 1
@@ -44,6 +50,9 @@ struct Action {
 
 /// "forward 3", "send_activation 3", "update": the name of the action's span in every trace.
 std::string name_of(const Action& action);
+
+/// Which of a rank's lanes the action is drawn in, in every trace: "compute" or "comm".
+std::string_view lane_of(const Action& action);
 
 /// A pipeline schedule written down: for every worker (a stage), what it does in a step, in order.
 ///

@@ -101,23 +101,23 @@ class StepWriter {
 
   double seconds_of(int worker, ActionKind kind) const {
     const auto& phases = numbers_.stages[pipeline_][worker].phase_seconds;
-    const auto phase = [&](Phase which) { return phases[static_cast<std::size_t>(which)]; };
-    if (kind == ActionKind::kForward) return phase(Phase::kForward);
-    if (kind == ActionKind::kBackwardInput) return phase(Phase::kBackward);
-    if (kind == ActionKind::kBackwardWeight) return phase(Phase::kBackwardWeight);
-    return phase(Phase::kBackward) + phase(Phase::kBackwardWeight);
+    double seconds = 0;
+    for (const Phase phase : phases_of(kind)) {
+      seconds += phases[static_cast<std::size_t>(phase)];
+    }
+    return seconds;
   }
 
-  int label_of(const Action& action, std::string lane) {
+  int label_of(const Action& action) {
     if (labels_ == Labels::kNone) return -1;
-    return builder_.add_label({.lane = std::move(lane),
+    return builder_.add_label({.lane = std::string(lane_of(action)),
                                .name = name_of(action),
                                .category = std::string(name_of(action.kind))});
   }
 
   void write_action(int worker, const Action& action) {
     if (action.is_compute()) {
-      builder_.work(device(), seconds_of(worker, action.kind), label_of(action, "compute"));
+      builder_.work(device(), seconds_of(worker, action.kind), label_of(action));
     } else if (action.is_send()) {
       write_send(action);
     } else if (action.is_recv()) {
@@ -131,27 +131,29 @@ class StepWriter {
     const WorkerAction far = far_end(schedule_, action);
     const int boundary = std::min(action.position, far.action.position);
     builder_.send(device(), device_of_worker(far.worker), bytes_after(boundary), message_of(action),
-                  label_of(action, "comm"));
+                  label_of(action));
   }
 
   void write_recv(const Action& action) {
     const WorkerAction far = far_end(schedule_, action);
     const int boundary = std::min(action.position, far.action.position);
     builder_.recv(device(), device_of_worker(far.worker), bytes_after(boundary),
-                  message_of(far.action), label_of(action, "comm"));
+                  message_of(far.action), label_of(action));
   }
 
   void write_step_action(const Action& action) {
-    if (action.kind == ActionKind::kSyncGradients) {
-      builder_.work(device(), numbers_.check_seconds[rank_], label_of(action, "compute"));
-      write_collectives(gradients_, label_of(action, "comm"));
+    if (action.kind == ActionKind::kCheckGradients) {
+      builder_.work(device(), numbers_.check_seconds[rank_], label_of(action));
+    } else if (action.kind == ActionKind::kSyncGradients) {
+      write_collectives(gradients_, label_of(action));
+    } else if (action.kind == ActionKind::kNormGradients) {
+      builder_.work(device(), numbers_.norm_seconds[rank_], label_of(action));
     } else if (action.kind == ActionKind::kSyncNorm) {
-      builder_.work(device(), numbers_.norm_seconds[rank_], label_of(action, "compute"));
-      if (norm_.size() == 1) builder_.take_part(norm_[0], rank_, label_of(action, "comm"));
+      if (norm_.size() == 1) builder_.take_part(norm_[0], rank_, label_of(action));
     } else if (action.kind == ActionKind::kUpdate) {
-      builder_.work(device(), numbers_.update_seconds[rank_], label_of(action, "compute"));
+      builder_.work(device(), numbers_.update_seconds[rank_], label_of(action));
     } else {
-      write_collectives(parameters_, label_of(action, "comm"));
+      write_collectives(parameters_, label_of(action));
     }
   }
 

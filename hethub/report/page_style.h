@@ -48,6 +48,8 @@ svg .on-bar { fill: #ffffff; font-size: 11px; font-weight: 600; pointer-events: 
 .action-send_gradient { fill: #b8a100; background: #b8a100; }
 .action-recv_gradient { fill: #f0e442; background: #f0e442; }
 .action-sync_gradients { fill: #e69f00; background: #e69f00; }
+.action-check_gradients { fill: #999999; background: #999999; }
+.action-norm_gradients { fill: #999999; background: #999999; }
 .action-sync_norm { fill: #999999; background: #999999; }
 .action-update { fill: #cc79a7; background: #cc79a7; }
 .action-sync_parameters { fill: #d55e00; background: #d55e00; }

@@ -60,7 +60,6 @@ std::string progress_line(const StepResult& result, const ProgressFacts& facts) 
                   result.learning_rate);
   if (facts.seconds_left > 0) line += " | left " + duration_text(facts.seconds_left);
   if (result.skipped) line += " | skipped=1 " + result.reason;
-  if (facts.emulated) line += " | emulated";
   return line;
 }
 
@@ -84,7 +83,6 @@ std::string progress_json(const StepResult& result, const ProgressFacts& facts) 
   json["skipped"] = result.skipped ? 1 : 0;
   json["skipped_steps"] = facts.skipped_steps;
   if (result.skipped) json["reason"] = result.reason;
-  if (facts.emulated) json["emulated"] = true;
   return json.dump();
 }
 

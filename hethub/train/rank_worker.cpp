@@ -14,11 +14,6 @@ namespace {
 // What all ranks add up after a step: these, then one slot a rank for its RankWorker::nonfinite_.
 enum Summary : std::size_t { kLossSum, kTokens, kSquareSum, kSummaryNumbers };
 
-Phase phase_of(ActionKind kind) {
-  if (kind == ActionKind::kForward) return Phase::kForward;
-  return kind == ActionKind::kBackwardWeight ? Phase::kBackwardWeight : Phase::kBackward;
-}
-
 bool is_of_activation(ActionKind kind) {
   return kind == ActionKind::kSendActivation || kind == ActionKind::kRecvActivation;
 }
@@ -43,14 +38,15 @@ RankWorker::RankWorker(const RankWorkerOptions& options)
   for (const int value : {program.received_activation, program.sent_activation}) {
     if (value >= 0) largest = std::max(largest, program.values[value].spec.bytes());
   }
-  port_ = std::make_unique<DevicePort>(
-      DevicePortOptions{.messenger = options_.messenger,
-                        .backend = &device_.backend(),
-                        .queue = &device_.queue(),
-                        .requests = 2 * lanes + 8,
-                        .staging_bytes = largest,
-                        .staging_slots = largest > 0 ? 2 * lanes + 4 : 0,
-                        .force_host_staged = options_.force_host_staged});
+  port_ = std::make_unique<DevicePort>(DevicePortOptions{
+      .messenger = options_.messenger,
+      .backend = &device_.backend(),
+      .queue = &device_.queue(),
+      .requests = 2 * lanes + 8,
+      .staging_bytes = largest,
+      .staging_slots = largest > 0 ? 2 * lanes + 4 : 0,
+      .force_host_staged = options_.force_host_staged,
+      .device_timeout_s = std::chrono::duration<double>(options_.timeout).count()});
   sends_.resize(static_cast<std::size_t>(lanes));
   const auto rows =
       static_cast<std::size_t>(batch_shape(*options_.plan, rank_.position.pipeline).rows());
@@ -156,7 +152,9 @@ void RankWorker::compute(const Action& what) {
     }
     upload_inputs(what.micro_batch);
   }
-  device_.run(phase_of(what.kind), what.micro_batch);
+  for (const Phase phase : phases_of(what.kind)) {
+    device_.run(phase, what.micro_batch);
+  }
   const bool has_losses = what.kind == ActionKind::kForward && rank_.program.losses >= 0;
   if (has_losses) {
     device_.queue().download(device_.view(rank_.program.losses, what.micro_batch),
@@ -217,8 +215,12 @@ void RankWorker::recv(const Action& what, const WorkerAction& from) {
 
 void RankWorker::finish_step(const Action& what) {
   switch (what.kind) {
+    case ActionKind::kCheckGradients:
+      return check_gradients();
     case ActionKind::kSyncGradients:
       return sync_gradients();
+    case ActionKind::kNormGradients:
+      return read_square_sums();
     case ActionKind::kSyncNorm:
       return sync_norm();
     case ActionKind::kUpdate:
@@ -246,10 +248,6 @@ void RankWorker::finish_sends() {
 }
 
 void RankWorker::sync_gradients() {
-  finish_sends();
-  const ArenaRange all = {rank_.memory.gradients_offset, rank_.memory.flat_bytes};
-  if (options_.before_sync) options_.before_sync(step_, device_.view(all), device_.queue());
-  check_gradients();
   const View scratch = device_.view(rank_.scratch);
   for (SegmentSync& sync : segments_) {
     sync.group->run(*sync.gradients, sync.gradient_view,
@@ -260,6 +258,9 @@ void RankWorker::sync_gradients() {
 
 // A sum that is not finite is found before it spreads to the other holders.
 void RankWorker::check_gradients() {
+  finish_sends();
+  const ArenaRange all = {rank_.memory.gradients_offset, rank_.memory.flat_bytes};
+  if (options_.before_sync) options_.before_sync(step_, device_.view(all), device_.queue());
   if (device_.check_ops().empty()) return;
   device_.run(device_.check_ops());
   device_.queue().download(device_.view(rank_.square_sums),
@@ -297,7 +298,6 @@ void RankWorker::read_square_sums() {
 }
 
 void RankWorker::sync_norm() {
-  read_square_sums();
   std::fill(summary_.begin(), summary_.end(), 0.0);
   for (std::size_t piece = 0; piece < rank_.owned.size(); ++piece) {
     const double sum = sums_[piece];

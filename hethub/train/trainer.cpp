@@ -35,12 +35,6 @@ std::vector<Segment> checked_segments(const TrainOptions& options, int world_siz
   return segments_of(options.plan, options.model);
 }
 
-std::string lane_of(const Action& action) {
-  const bool computes = action.is_compute() || action.kind == ActionKind::kUpdate ||
-                        action.kind == ActionKind::kSyncNorm;
-  return computes ? "compute" : "comm";
-}
-
 // Puts a NaN into this rank's gradient in the steps that the injection names.
 std::function<void(std::int64_t, View, Queue&)> nan_of(const Injection& inject, int rank) {
   if (inject.nan_rank != rank) return {};
@@ -125,7 +119,7 @@ void Trainer::record_labels() {
   recorder_ = std::make_unique<TraceRecorder>(
       rank_.rank, text("rank ", rank_.rank, " (", rank_.kind, ")"), capacity);
   for (const Action& action : actions) {
-    labels_.push_back(recorder_->add_label({.lane = lane_of(action),
+    labels_.push_back(recorder_->add_label({.lane = std::string(lane_of(action)),
                                             .name = name_of(action),
                                             .category = std::string(name_of(action.kind))}));
   }
@@ -156,7 +150,6 @@ void Trainer::run(const SampleSource& training, const SampleSource* held_out,
 }
 
 void Trainer::train_step(const SampleSource& training, const TrainObserver& observer) {
-  if (observer.before_step) observer.before_step(step_);
   ActionObserver record;
   if (recorder_ != nullptr) {
     record = [this](int slot, double begin, double end) {

@@ -34,11 +34,11 @@ struct StartOptions {
   std::string resume = {};  ///< "auto": the newest of the checkpoint folder, if any; or a path
 };
 
-/// What may go wrong on purpose, for tests: see inject.h.
+/// What may go wrong on purpose, for tests.
 struct Injection {
-  int nan_rank = -1;           ///< this rank puts a NaN into its gradient ...
-  std::int64_t nan_step = -1;  ///< ... at this step (counted from 1) and every later one ...
-  std::int64_t nan_last = -1;  ///< ... up to this one
+  int nan_rank = -1;                     ///< this rank puts a NaN into its gradient ...
+  std::int64_t nan_step = -1;            ///< ... from this step (counted from 1) on ...
+  std::int64_t nan_last = -1;            ///< ... up to this one
   double kill_at_checkpoint_bytes = -1;  ///< SIGKILL after this share of a shard was written ...
   std::int64_t kill_step = -1;           ///< ... at this step (-1: the first that is saved)
 };
@@ -59,12 +59,11 @@ struct TrainOptions {
   Injection inject = {};
 };
 
-/// What a trainer tells while it runs; called on rank 0 only, but for `samples`.
+/// What a trainer tells while it runs, on rank 0 only.
 struct TrainObserver {
   std::function<void(const StepResult& result, const ProgressFacts& facts)> step = {};
   std::function<void(std::int64_t step, double loss, double tokens)> evaluation = {};
   std::function<void(const std::string& note)> note = {};
-  std::function<void(std::int64_t step)> before_step = {};  ///< on every rank
 };
 
 /// One rank of a training run: builds its part of the plan, takes its memory, and trains.
@@ -80,9 +79,6 @@ class Trainer {
   void run(const SampleSource& training, const SampleSource* held_out,
            const TrainObserver& observer);
 
-  /// The steps already done when the run began (from the checkpoint).
-  std::int64_t first_step() const { return step_; }
-
   const RankPlan& rank_plan() const { return rank_; }
   RankWorker& worker() { return *worker_; }
 
@@ -95,7 +91,6 @@ class Trainer {
  private:
   void start();
   void resume(const std::filesystem::path& folder);
-  void note_resume(const std::vector<std::string>& ignored);
   void record_labels();
   void train_step(const SampleSource& training, const TrainObserver& observer);
   void evaluate(const SampleSource& held_out, const TrainObserver& observer);

@@ -77,6 +77,23 @@ TEST(PlanFile, reads_back_what_it_writes) {
   EXPECT_EQ(parse_plan(json, "plan"), plan);
 }
 
+TEST(PlanFile, several_recompute_ranges_of_one_kind_are_kept) {
+  Plan plan = small_plan(true);
+  plan.pipelines[1].stages[0].recompute = {{Recompute::kFull, {0, 1}}, {Recompute::kFull, {2, 4}}};
+  EXPECT_EQ(parse_plan(to_json(plan), "plan"), plan);
+}
+
+TEST(PlanFile, numbers_that_do_not_fit_are_refused) {
+  Json json = to_json(small_plan(false));
+  json["pipelines"][0]["stages"][0]["layers"][0][0] = std::int64_t{1} << 32;
+  EXPECT_THROW(parse_plan(json, "plan"), Error);
+  json = to_json(small_plan(false));
+  for (const std::int64_t rank : {std::int64_t{-1}, std::int64_t{2147483647}}) {
+    json["pipelines"][0]["stages"][0]["ranks"][0] = rank;
+    EXPECT_THROW(parse_plan(json, "plan"), Error);
+  }
+}
+
 TEST(PlanFile, an_unknown_key_names_the_nearest) {
   Json json = to_json(small_plan(false));
   json["pipelines"][0]["micro_batchs"] = 4;
