@@ -80,7 +80,7 @@ class Timer {
     const std::int64_t bytes = bytes_of(facts);
     grow(bytes);
     const std::int64_t copies = std::clamp<std::int64_t>(
-        options_.arena_bytes / std::max<std::int64_t>(bytes, 1), 1, kMostCopies);
+        rotated_bytes(entry.time.op) / std::max<std::int64_t>(bytes, 1), 1, kMostCopies);
     std::vector<Operands> operands;
     std::int64_t offset = 0;
     for (std::int64_t copy = 0; copy < copies; ++copy) {
@@ -103,8 +103,15 @@ class Timer {
   std::unique_ptr<PreparedOp> prepare(const Op& op) { return backend_.prepare(op); }
 
  private:
+  std::int64_t rotated_bytes(const Op& op) const {
+    const bool of_optimizer =
+        std::holds_alternative<AdamW>(op.body) || std::holds_alternative<SumSquares>(op.body) ||
+        std::holds_alternative<Fill>(op.body) || std::holds_alternative<Accumulate>(op.body);
+    return of_optimizer ? options_.optimizer_bytes : options_.program_bytes;
+  }
+
   void grow(std::int64_t bytes) {
-    const std::int64_t wanted = std::max(bytes, options_.arena_bytes);
+    const std::int64_t wanted = std::max({bytes, options_.program_bytes, options_.optimizer_bytes});
     if (arena_ && arena_->bytes() >= wanted) return;
     arena_.reset();
     arena_ = backend_.allocate(wanted);

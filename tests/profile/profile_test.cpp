@@ -19,7 +19,10 @@ ProfileOptions small_profile() {
             "num_key_value_heads":2,"max_position_embeddings":64,"rms_norm_eps":1e-5})",
                                "config.json"),
           .covered = {.sequence_length = 16, .micro_batch_sizes = {1, 2}},
-          .timing = {.seconds_per_op = 0.005, .rounds = 1, .arena_bytes = 4 << 20}};
+          .timing = {.seconds_per_op = 0.005,
+                     .rounds = 1,
+                     .program_bytes = 4 << 20,
+                     .optimizer_bytes = 4 << 20}};
 }
 
 TEST(Profile, a_kinds_costs_are_complete_and_survive_the_file) {
