@@ -1,5 +1,6 @@
 #include "hethub/launch/launch.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -77,6 +78,15 @@ std::string secret_of(const LaunchArguments& arguments) {
 
 std::vector<RankCommand> commands_of(const LaunchArguments& arguments, const Plan& plan) {
   const std::vector<std::string> kinds = plan.kind_of_rank();
+  const auto unnamed = std::find(kinds.begin(), kinds.end(), "");
+  if (kinds.empty() || unnamed != kinds.end()) {
+    throw Error(
+        ErrorCode::kInvalidPlan,
+        {.what = arguments.plan + ": ranks",
+         .found = kinds.empty() ? "none" : text("no stage for rank ", unnamed - kinds.begin()),
+         .expected = "every rank from 0 on in one stage",
+         .fix = "add a stage, or number the ranks without gaps"});
+  }
   std::vector<int> ranks = arguments.ranks;
   if (ranks.empty()) {
     ranks.resize(kinds.size());
@@ -154,7 +164,8 @@ void add_launch(CLI::App& app, VerbCall& call) {
   command
       .add_option("--cores", arguments->cores, "cores of each rank: 0,1 or 0-3,4-7; default: all")
       ->option_text("LIST");
-  command.add_option("--ranks", arguments->ranks, "only these ranks: for jobs of several hosts")
+  command.add_option("--ranks", arguments->ranks, "only these ranks, as in 0,1: for several hosts")
+      ->expected(1)
       ->delimiter(',');
   command.add_option("--master-addr", arguments->master_address, "the host of rank 0")
       ->capture_default_str();

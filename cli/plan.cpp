@@ -237,7 +237,8 @@ void add_plan(CLI::App& app, VerbCall& call) {
   command.add_option("--model", arguments->model, "the model's config.json");
   command.add_option("--cluster", arguments->cluster, "the cluster file");
   command.add_option("--costs", arguments->costs, "measured costs; without: the data sheets");
-  command.add_option("--global-batch", arguments->global_batch, "sequences a step");
+  command.add_option("--global-batch", arguments->global_batch, "sequences a step")
+      ->check(CLI::Range(1, 1 << 20));
   command.add_option("--sequence-length", arguments->sequence_length, "tokens a sequence");
   command.add_option("-o,--output", arguments->output, "where the best plan goes");
   command.add_option("-k", arguments->keep, "how many plans to show")->capture_default_str();

@@ -29,12 +29,9 @@ struct PredictArguments {
   std::string validate = {};
 };
 
-// The plan's own path is tried as written, then beside the plan.
 std::filesystem::path model_path(const PredictArguments& arguments, const Plan& plan) {
   if (!arguments.model.empty()) return arguments.model;
-  const std::filesystem::path written = plan.model;
-  if (written.is_absolute() || std::filesystem::exists(written)) return written;
-  return std::filesystem::path(arguments.plan).parent_path() / written;
+  return model_path_of(arguments.plan, plan);
 }
 
 Json json_of(const RankPrediction& rank) {

@@ -196,8 +196,27 @@ int dry_run(const Options& options, const TrainOptions& train) {
   return 0;
 }
 
+// What a long run would otherwise find out at its end.
+void check_can_write(const Options& options, const TrainOptions& train) {
+  const auto probe = [](const std::filesystem::path& file) {
+    if (std::ofstream(file, std::ios::app)) return;
+    throw Error(ErrorCode::kCannotWrite, {.what = file.string(),
+                                          .found = "no way to write it",
+                                          .expected = "a file that can be written",
+                                          .fix = "check its folder and rights"});
+  };
+  if (!options.trace.empty()) probe(options.trace);
+  if (train.checkpoint.dir.empty()) return;
+  std::error_code failure;
+  std::filesystem::create_directories(train.checkpoint.dir, failure);
+  const auto file = train.checkpoint.dir / ".writable";
+  probe(file);
+  std::filesystem::remove(file, failure);
+}
+
 void train_rank(const Options& options, const TrainOptions& train, Messenger& messenger,
                 bool json) {
+  if (messenger.rank() == 0) check_can_write(options, train);
   const std::string kind = train.plan.kind_of_rank().at(static_cast<std::size_t>(messenger.rank()));
   const auto backend = open_kind(kind, options.cluster, options.device);
   const TokenDataset training(data_options(options, train, Split::kTraining));
@@ -287,7 +306,9 @@ void add_train(CLI::App& app, VerbCall& call) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   verb.add_option("--cluster", options->cluster, "says which backend opens each kind");
   verb.add_option("--costs", options->costs, "measured peaks, for the share of them");
-  verb.add_option("--threads", options->device.threads, "compute threads")->capture_default_str();
+  verb.add_option("--threads", options->device.threads, "compute threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   verb.add_option("--device", options->device.device, "which of the backend's devices");
   verb.add_option("--held-out-fraction", options->held_out_fraction)->capture_default_str();
   verb.add_option("--evaluate-every", options->train.evaluate_every, "steps; always at the end");

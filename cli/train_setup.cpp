@@ -8,17 +8,14 @@ namespace hethub {
 
 PlanAndModel read_plan_and_model(const std::filesystem::path& plan, const std::string& model) {
   PlanAndModel read{.plan = read_plan(plan)};
-  std::filesystem::path config = model.empty() ? read.plan.model : model;
-  if (config.empty()) {
+  if (model.empty() && read.plan.model.empty()) {
     throw Error(ErrorCode::kUsage, {.what = "--model",
                                     .found = "none, here or in the plan",
                                     .expected = "a config.json",
                                     .fix = "add --model CONFIG"});
   }
-  if (model.empty() && config.is_relative() && !std::filesystem::exists(config)) {
-    config = plan.parent_path() / config;
-  }
-  read.model = read_model(config);
+  read.model =
+      read_model(model.empty() ? model_path_of(plan, read.plan) : std::filesystem::path(model));
   return read;
 }
 

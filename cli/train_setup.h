@@ -10,8 +10,7 @@
 
 namespace hethub {
 
-/// The plan of a file, and the model that it or the command line names. A relative path in a plan
-/// counts from the plan's folder if nothing is there from the current one.
+/// The plan of a file, and the model that it (see model_path_of) or the command line names.
 struct PlanAndModel {
   Plan plan = {};
   ModelConfig model = {};

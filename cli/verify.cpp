@@ -61,10 +61,22 @@ Plan plan_for(const Options& options, const ModelConfig& model, const FixedBatch
   return plan;
 }
 
+void require_all_norms(const ExpectedNumbers& expected, const ModelConfig& model,
+                       const std::filesystem::path& file) {
+  for (const ModelTensor& tensor : tensors_of(model)) {
+    if (expected.gradient_norms.contains(tensor.name)) continue;
+    throw Error(ErrorCode::kCorruptData, {.what = file.string() + ": param_grad_norms",
+                                          .found = "nothing for " + tensor.name,
+                                          .expected = "a norm of each of the model's tensors",
+                                          .fix = "make the reference of this config.json"});
+  }
+}
+
 Job read_job(const Options& options) {
   const std::filesystem::path folder = options.folder;
   Job job{.model = read_model(folder),
           .expected = read_expected(folder / "expected.json", options.reference)};
+  require_all_norms(job.expected, job.model, folder / "expected.json");
   job.expected.optimizer.total_steps = std::ssize(job.expected.losses);
   const FixedBatches batches(folder / "tokens.json", job.model.vocab_size);
   job.plan = plan_for(options, job.model, batches);
@@ -195,7 +207,9 @@ void add_verify(CLI::App& app, VerbCall& call) {
   verb.add_option("--cluster", options->cluster, "says which backend opens each kind");
   verb.add_option("--reference", options->reference, "section of expected.json")
       ->capture_default_str();
-  verb.add_option("--threads", options->device.threads)->capture_default_str();
+  verb.add_option("--threads", options->device.threads)
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   verb.add_option("--tolerance-loss", options->tolerances.loss)->capture_default_str();
   verb.add_option("--tolerance-norm", options->tolerances.gradient_norm)->capture_default_str();
   verb.add_option("--tolerance-losses", options->tolerances.losses)->capture_default_str();

@@ -68,6 +68,26 @@ ModelConfig read_model(const std::filesystem::path& path) {
   return parse_model(read_file(file), file.string());
 }
 
+std::vector<std::string> differing_fields(const ModelConfig& a, const ModelConfig& b) {
+  std::vector<std::string> fields;
+  const auto compare = [&](const char* field, const auto& mine, const auto& other) {
+    if (mine != other) fields.emplace_back(field);
+  };
+  compare("model_type", a.family, b.family);
+  compare("vocab_size", a.vocab_size, b.vocab_size);
+  compare("hidden_size", a.hidden_size, b.hidden_size);
+  compare("intermediate_size", a.intermediate_size, b.intermediate_size);
+  compare("num_hidden_layers", a.layers, b.layers);
+  compare("num_attention_heads", a.heads, b.heads);
+  compare("num_key_value_heads", a.kv_heads, b.kv_heads);
+  compare("head_dim", a.head_dim, b.head_dim);
+  compare("rms_norm_eps", a.rms_norm_eps, b.rms_norm_eps);
+  compare("rope_theta", a.rope_theta, b.rope_theta);
+  compare("tie_word_embeddings", a.tie_word_embeddings, b.tie_word_embeddings);
+  compare("sliding_window", a.windows, b.windows);
+  return fields;
+}
+
 std::int64_t parameter_count(const ModelConfig& model) {
   std::int64_t total = 0;
   for (const ModelTensor& tensor : tensors_of(model)) {

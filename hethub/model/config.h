@@ -36,6 +36,10 @@ ModelConfig read_model(const std::filesystem::path& path);
 /// The same from the file's text; `name` is the file's name in errors.
 ModelConfig parse_model(const std::string& text, const std::string& name);
 
+/// The fields, as config.json spells them, in which two models differ so that one cannot go on with
+/// the other's parameters; empty if they are the same model.
+std::vector<std::string> differing_fields(const ModelConfig& a, const ModelConfig& b);
+
 /// Trained numbers in all; a tied embedding counts once.
 std::int64_t parameter_count(const ModelConfig& model);
 

@@ -175,6 +175,11 @@ Plan read_plan(const std::filesystem::path& file) {
   return parse_plan(read_document(file), file.string());
 }
 
+std::filesystem::path model_path_of(const std::filesystem::path& plan_file, const Plan& plan) {
+  const std::filesystem::path beside = plan_file.parent_path() / plan.model;
+  return std::filesystem::exists(beside) ? beside : std::filesystem::path(plan.model);
+}
+
 Json to_json(const Plan& plan) {
   Json pipelines = Json::array();
   for (const Pipeline& pipeline : plan.pipelines) {

@@ -16,6 +16,10 @@ Plan parse_plan(const Json& file, const std::string& name);
 /// parse_plan of a JSON or YAML file.
 Plan read_plan(const std::filesystem::path& file);
 
+/// Where the plan's model lies: a relative path counts from the plan file's folder or, if nothing
+/// is there, from the current one.
+std::filesystem::path model_path_of(const std::filesystem::path& plan_file, const Plan& plan);
+
 /// The plan as parse_plan reads it.
 Json to_json(const Plan& plan);
 

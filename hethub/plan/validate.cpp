@@ -64,8 +64,10 @@ class Validator {
   }
 
   void check_pipeline(const std::string& where, const Pipeline& pipeline) {
-    expect(pipeline.micro_batches >= 1, where + ": micro_batches", text(pipeline.micro_batches),
-           "1 or more", "remove the pipeline or give it work");
+    constexpr int kMost = 65536;
+    expect(pipeline.micro_batches >= 1 && pipeline.micro_batches <= kMost,
+           where + ": micro_batches", text(pipeline.micro_batches), text("1 to ", kMost),
+           "remove the pipeline or give it work; enlarge micro_batch_size");
     expect(pipeline.micro_batch_size >= 1, where + ": micro_batch_size",
            text(pipeline.micro_batch_size), "1 or more", "give each micro-batch a sequence");
     expect(!pipeline.stages.empty(), where + ": stages", "none", "1 or more", "add a stage");

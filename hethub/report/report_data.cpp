@@ -86,9 +86,7 @@ class Gatherer {
   void read_model_of_plan() {
     ReportFile file = files_.model;
     if (file.path.empty()) {
-      file.path = data_.plan.model;
-      const fs::path beside = files_.plan.path.parent_path() / file.path;
-      if (!fs::exists(file.path) && fs::exists(beside)) file.path = beside;
+      file.path = model_path_of(files_.plan.path, data_.plan);
     }
     data_.model_file = file.path.string();
     if (is_there(file, "the model's size and the memory")) data_.model = read_model(file.path);

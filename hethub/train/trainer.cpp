@@ -11,12 +11,55 @@
 #include "hethub/base/clock.h"
 #include "hethub/base/error.h"
 #include "hethub/checkpoint/folder.h"
+#include "hethub/checkpoint/reader.h"
 #include "hethub/plan/plan_file.h"
 #include "hethub/plan/validate.h"
 #include "hethub/trace/perfetto.h"
 
 namespace hethub {
 namespace {
+
+void require_undamaged(const std::filesystem::path& folder) {
+  const std::vector<std::string> damage = Checkpoint::open(folder).verify();
+  if (damage.empty()) return;
+  throw Error(ErrorCode::kCorruptData,
+              {.what = folder.string(),
+               .found = damage.front(),
+               .expected = "shards as they were written",
+               .fix = "resume from an earlier step, or use --resume auto"});
+}
+
+// A run goes on with the model and the order of samples that it began with.
+void check_same_run(const std::filesystem::path& folder, const CheckpointFacts& facts,
+                    const TrainOptions& options) {
+  for (const auto& [name, value] : facts.counters) {
+    if (value >= 0) continue;
+    throw Error(ErrorCode::kCorruptData, {.what = text(folder.string(), ": counter ", name),
+                                          .found = text(value),
+                                          .expected = "0 or more",
+                                          .fix = "resume from another step"});
+  }
+  const auto seed = facts.seeds.find("run");
+  const bool same_seed = seed != facts.seeds.end() && seed->second == options.start.seed;
+  if (!same_seed) {
+    const std::string saved = seed == facts.seeds.end() ? "none" : text(seed->second);
+    throw Error(ErrorCode::kInvalidConfig, {.what = "--seed",
+                                            .found = text(options.start.seed),
+                                            .expected = text(saved, ", that of ", folder.string()),
+                                            .fix = "resume with the seed of the run"});
+  }
+  const auto fields =
+      differing_fields(parse_model(facts.model_config, folder.string()), options.model);
+  if (fields.empty()) return;
+  std::string all;
+  for (const std::string& field : fields) {
+    all += (all.empty() ? "" : ", ") + field;
+  }
+  throw Error(ErrorCode::kInvalidConfig, {.what = folder.string(),
+                                          .found = "another model: it differs in " + all,
+                                          .expected = "the model of the run",
+                                          .fix = "pass the config.json that the run began with"});
+}
 
 RankPlan plan_of(const TrainOptions& options, const std::vector<Segment>& segments, int rank) {
   return make_rank_plan(options.plan, options.model, segments, rank);
@@ -77,12 +120,26 @@ Trainer::~Trainer() = default;
 
 void Trainer::start() {
   const std::string& wanted = options_.start.resume;
+  const CheckpointList saved = list_checkpoints(options_.checkpoint.dir);
   if (wanted == "auto") {
-    const LatestCheckpoint latest = find_latest(options_.checkpoint.dir);
-    notes_ = latest.ignored;
-    if (latest.found) return resume(latest.found->folder);
+    notes_ = saved.ignored;
+    for (const FoundCheckpoint& one : saved.complete) {
+      const std::vector<std::string> damage = Checkpoint::open(one.folder).verify();
+      if (damage.empty()) return resume(one.folder);
+      notes_.push_back(text("ignored step-", one.step, ": ", damage.front()));
+    }
   } else if (!wanted.empty()) {
-    return resume(resolve_checkpoint(wanted));
+    const std::filesystem::path folder = resolve_checkpoint(wanted);
+    require_undamaged(folder);
+    return resume(folder);
+  }
+  if (wanted.empty() && !saved.complete.empty()) {
+    throw Error(
+        ErrorCode::kInvalidConfig,
+        {.what = options_.checkpoint.dir.string(),
+         .found = text("checkpoints of another run, up to step ", saved.complete.front().step),
+         .expected = "an empty folder for a run that begins anew",
+         .fix = "go on with --resume auto, or name another --checkpoint-dir"});
   }
   if (options_.start.init_from.empty()) return state_.initialize(options_.start.seed);
   const auto warnings =
@@ -91,6 +148,7 @@ void Trainer::start() {
 }
 
 void Trainer::resume(const std::filesystem::path& folder) {
+  check_same_run(folder, Checkpoint::open(folder).facts(), options_);
   const CheckpointFacts facts = state_.load_checkpoint(folder);
   step_ = facts.step;
   const auto counter = [&](const char* name) {
