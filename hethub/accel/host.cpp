@@ -16,7 +16,13 @@ Topology load_topology() {
   hwloc_topology_t raw = nullptr;
   const bool ready = hwloc_topology_init(&raw) == 0;
   Topology topology(ready ? raw : nullptr, hwloc_topology_destroy);
-  if (ready) hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  if (ready) {
+    hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    // These would start the vendors' drivers, which is the backends' to do.
+    for (const char* component : {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"}) {
+      hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+    }
+  }
   if (!ready || hwloc_topology_load(raw) != 0) {
     throw Error(ErrorCode::kUnavailable, {.what = "topology of this machine",
                                           .found = "no answer from hwloc",
