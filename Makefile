@@ -6,7 +6,7 @@ JOBS := $(shell memory=$$(awk '/^MemTotal/ {print int($$2 / 2097152)}' /proc/mem
                 [ $$cores -lt 1 ] && cores=1; echo $$cores)
 BENCHES := $(notdir $(shell find benchmarks -maxdepth 1 -type f -executable 2>/dev/null | sort))
 
-.PHONY: help build demo test bench check asan tsan packages check-packages
+.PHONY: help build demo test bench check check-layout asan tsan packages check-packages
 .DEFAULT_GOAL := help
 
 help:
@@ -48,12 +48,15 @@ bench-%: configure-release
 	@benchmarks/$*
 
 TIDY ?= all
-check: check-packages configure-release
+check: check-layout configure-release
+	@tools/check_tidy $(TIDY)
+
+check-layout: check-packages
 	@tools/check_format
 	@tools/check_includes
 	@tools/check_lengths
-	@tools/check_tidy $(TIDY)
 
+# ONLY="base data" builds and runs just these tests.
 asan tsan: %: configure-%
-	@cmake --build --preset $@ --parallel $(JOBS)
-	@ctest --preset $@ --parallel $(JOBS)
+	@cmake --build --preset $@ --parallel $(JOBS) --target $(if $(ONLY),$(addsuffix _test,$(ONLY)),$@_tests)
+	@ctest --preset $@ --parallel $(JOBS) $(if $(ONLY),-R '^($(subst $(eval ) ,|,$(strip $(ONLY))))$$')

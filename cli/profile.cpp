@@ -296,7 +296,7 @@ void print_table(const Costs& costs, const std::vector<std::pair<std::string, Js
   std::printf(
       "\nEach op: median of batches run back to back on its device. Program: what running "
       "one costs beside\nits ops. ops/program: the ops' sum over a measured forward and "
-      "backward pass. Links: half of a\nmessage there and back, fitted. All of it took "
+      "backward pass. Links: a\nmessage each way at once, fitted. All of it took "
       "%.1f s.\n",
       seconds);
 }

@@ -26,11 +26,30 @@ void receive(Messenger& messenger, int peer, std::span<std::byte> data) {
   messenger.wait(handle, after_seconds(kPeerTimeout), {.name = kOperation});
 }
 
-double round_trip(Messenger& messenger, int peer, bool starts, std::span<std::byte> data) {
+// Memory that messages rotate through, so that each one meets bytes that are out of cache, as
+// gradients and parameters are when they are sent.
+class MessageMemory {
+ public:
+  std::span<std::byte> next(std::size_t bytes) {
+    if (offset_ + bytes > memory_.size()) offset_ = 0;
+    offset_ += bytes;
+    return std::span(memory_).subspan(offset_ - bytes, bytes);
+  }
+
+ private:
+  std::vector<std::byte> memory_ = std::vector<std::byte>(std::size_t{64} << 20, std::byte{1});
+  std::size_t offset_ = 0;
+};
+
+// Both ranks send and receive at once, as they do in every step of a ring.
+double exchange(Messenger& messenger, int peer, std::span<const std::byte> out,
+                std::span<std::byte> in) {
+  const Tag tag = point_to_point_tag(0, 2);
   const double begin = seconds_now();
-  if (starts) send(messenger, peer, data);
-  receive(messenger, peer, data);
-  if (!starts) send(messenger, peer, data);
+  const Handle received = messenger.post_recv(peer, tag, in);
+  const Handle sent = messenger.post_send(peer, tag, out);
+  messenger.wait(received, after_seconds(kPeerTimeout), {.name = kOperation});
+  messenger.wait(sent, after_seconds(kPeerTimeout), {.name = kOperation});
   return seconds_now() - begin;
 }
 
@@ -47,12 +66,14 @@ std::vector<double> message_sizes() {
 std::vector<LinkPoint> time_messages(Messenger& messenger, int peer, bool starts,
                                      const std::vector<double>& sizes, int repeats) {
   std::vector<LinkPoint> points;
+  MessageMemory out;
+  MessageMemory in;
   for (const double size : sizes) {
-    std::vector<std::byte> data(static_cast<std::size_t>(size));
+    const auto bytes = static_cast<std::size_t>(size);
     std::vector<double> seconds;
     for (int repeat = -kWarmUps; repeat < repeats; ++repeat) {
-      const double trip = round_trip(messenger, peer, starts, data);
-      if (repeat >= 0) seconds.push_back(trip / 2);
+      const double both = exchange(messenger, peer, out.next(bytes), in.next(bytes));
+      if (repeat >= 0) seconds.push_back(both);
     }
     points.push_back({.bytes = size, .seconds = std::max(median_of(seconds), 1e-9)});
   }

@@ -12,8 +12,8 @@ namespace hethub {
 std::vector<double> message_sizes();
 
 /// Times messages between this rank and `peer`, which calls it too, as host memory over the
-/// transport that training uses: half of a message there and back, the median of several. Both ends
-/// return the times as the one that `starts` saw them.
+/// transport that training uses: both ranks send and receive at once, the median of several. Both
+/// ends return the times as the one that `starts` saw them.
 std::vector<LinkPoint> time_messages(Messenger& messenger, int peer, bool starts,
                                      const std::vector<double>& sizes, int repeats = 15);
 

@@ -23,9 +23,9 @@ TEST_P(Memory, is_the_arena_and_a_fixed_cost_and_stays_flat) {
   Plan plan{.model = "config.json", .sequence_length = 32, .global_batch = 64};
   plan.pipelines = {replica_of(kind, 0, 32, 2)};
   space.write("plan.json", to_json(plan).dump());
-  const Outcome outcome =
-      space.hethub("train --plan plan.json --data text --held-out-fraction 0 --steps 120 "
-                   "--log-json log.jsonl");
+  const Outcome outcome = space.hethub(
+      "train --plan plan.json --data text --held-out-fraction 0 --steps 120 "
+      "--log-json log.jsonl");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   const auto steps = steps_of(space.path("log.jsonl"));
   const auto peak = [&](std::int64_t step) {
