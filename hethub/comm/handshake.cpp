@@ -274,10 +274,10 @@ class Answering {
                                             .expected = "the same plan on all",
                                             .fix = "start all ranks with the same plan file"});
   }
-  throw Error(ErrorCode::kUnavailable, {.what = whom,
-                                        .found = text("it refused: ", why),
-                                        .expected = "a welcome",
-                                        .fix = "see whether this rank was started twice"});
+  throw Error(ErrorCode::kInvalidConfig, {.what = whom,
+                                          .found = text("it refused: ", why),
+                                          .expected = "a welcome",
+                                          .fix = "see whether this rank was started twice"});
 }
 
 }  // namespace

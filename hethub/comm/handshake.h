@@ -63,8 +63,8 @@ void answer_peers(int listener, const Credentials& credentials, const Introducti
                   Deadline deadline, std::map<int, MetPeer>& met);
 
 /// The caller's side, on a new connection; `whom` names the other end in messages. Throws
-/// kInvalidConfig if this rank's secret or version is refused or the other end does not know the
-/// secret, kInvalidPlan if it has another plan.
+/// kInvalidConfig if this rank, its secret or its version is refused or the other end does not know
+/// the secret, kInvalidPlan if it has another plan, kUnavailable if the connection ends before.
 void introduce(int socket, const Credentials& credentials, const Introduction& mine,
                const std::string& whom, Deadline deadline);
 

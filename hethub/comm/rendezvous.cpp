@@ -157,6 +157,25 @@ void receive_table(Meeting& meeting, int socket) {
   recv_all(socket, std::as_writable_bytes(std::span(meeting.table)), deadline, whom);
 }
 
+// Introduces this rank on `socket`. A flood of strangers can push a connection out before it is
+// answered: then it is dialled again, until the deadline or until nobody listens there any more.
+Descriptor introduced(Descriptor socket, const Meeting& meeting, const SocketAddress& at,
+                      const std::string& whom) {
+  for (;;) {
+    try {
+      introduce(socket.get(), meeting.credentials, meeting.mine, whom, meeting.deadline);
+      return socket;
+    } catch (const Error& pushed_out) {
+      if (pushed_out.code() != ErrorCode::kUnavailable) throw;
+      try {
+        socket = connect_to(at.host, at.port, std::min(meeting.deadline, after_seconds(1)));
+      } catch (const Error&) {
+        throw pushed_out;  // what ended the connection says more than that nobody listens now
+      }
+    }
+  }
+}
+
 void meet_as_member(Meeting& meeting) {
   const RendezvousOptions& options = meeting.options;
   Descriptor master = connect_to(options.master_address, options.master_port, meeting.deadline);
@@ -165,18 +184,17 @@ void meet_as_member(Meeting& meeting) {
   const Descriptor listener = listen_at(address, 0);
   meeting.mine.port = local_address(listener.get()).port;
   set_field(meeting.mine.address, address);
-  introduce(master.get(), meeting.credentials, meeting.mine,
-            text("rank 0 at ", options.master_address, " port ", options.master_port),
-            meeting.deadline);
+  master = introduced(std::move(master), meeting,
+                      {.host = options.master_address, .port = options.master_port},
+                      text("rank 0 at ", options.master_address, " port ", options.master_port));
   receive_table(meeting, master.get());
   meeting.sockets[0] = std::move(master);
   // Lower ranks are dialled, higher ones answered: the kernel keeps the calls of the latter.
   for (int rank = 1; rank < options.rank; ++rank) {
     const Introduction& peer = meeting.table[static_cast<std::size_t>(rank)];
-    Descriptor socket = connect_to(text_in(peer.address), peer.port, meeting.deadline);
-    introduce(socket.get(), meeting.credentials, meeting.mine, name_of_rank(meeting, rank),
-              meeting.deadline);
-    meeting.sockets[static_cast<std::size_t>(rank)] = std::move(socket);
+    const SocketAddress at = {.host = text_in(peer.address), .port = peer.port};
+    meeting.sockets[static_cast<std::size_t>(rank)] = introduced(
+        connect_to(at.host, at.port, meeting.deadline), meeting, at, name_of_rank(meeting, rank));
   }
   std::map<int, MetPeer> met;
   answer_peers(listener.get(), meeting.credentials, meeting.mine, options.rank + 1,

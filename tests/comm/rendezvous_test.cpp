@@ -214,6 +214,23 @@ TEST(Rendezvous, garbage_and_silent_connections_do_not_hold_up_the_ranks) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
+TEST(Rendezvous, a_connection_that_is_pushed_out_is_dialled_again) {
+  Descriptor crowd = listen_at("127.0.0.1", 0);
+  const int port = local_address(crowd.get()).port;
+  on_all_ranks(2, [&](int rank) {
+    if (rank == 0) {
+      const int listener = crowd.get();
+      wait_readable(std::span(&listener, 1), after_seconds(20));
+      const Descriptor pushed_out = accept_from(listener);
+      const linger reset = {.l_onoff = 1, .l_linger = 0};
+      ::setsockopt(pushed_out.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+      crowd.reset();
+    }
+    const auto world = join_world(options_of(rank, 2, port));
+    greet_all(*world);
+  });
+}
+
 TEST(Rendezvous, a_port_in_use_is_refused_at_once_and_its_owner_named) {
   const Descriptor owner = listen_at("127.0.0.1", 0);
   const int port = local_address(owner.get()).port;
