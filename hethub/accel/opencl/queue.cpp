@@ -1,5 +1,7 @@
 #include "hethub/accel/opencl/queue.h"
 
+#include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "hethub/accel/opencl/launch.h"
@@ -41,10 +43,14 @@ bool OpenclEvent::done() {
 }
 
 // Polls, since OpenCL's own wait has no deadline: a few times at once for work that is nearly
-// done, then giving the core away, then in sleeps short beside an op.
+// done, then giving the core away, then in sleeps that are short beside what has been waited, since
+// each one interrupts the work where the device shares its cores with the host.
 void OpenclEvent::wait(Deadline deadline) {
   constexpr int kAtOnce = 50;
   constexpr int kYields = 100;
+  constexpr auto kShortest = std::chrono::nanoseconds(20'000);
+  constexpr auto kLongest = std::chrono::nanoseconds(1'000'000);
+  std::chrono::nanoseconds waited = {};
   for (int round = 0; !done(); ++round) {
     if (round < kAtOnce) continue;
     if (std::chrono::steady_clock::now() >= deadline) {
@@ -57,7 +63,9 @@ void OpenclEvent::wait(Deadline deadline) {
     if (round < kAtOnce + kYields) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(round < 1000 ? 20 : 100));
+      const auto pause = std::clamp(waited / 32, kShortest, kLongest);
+      std::this_thread::sleep_for(pause);
+      waited += pause;
     }
   }
 }
