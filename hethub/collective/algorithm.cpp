@@ -132,6 +132,21 @@ CollectiveAlgorithm tree_broadcast(int world_size, int root) {
   return tree;
 }
 
+CollectiveAlgorithm root_all_gather(int world_size) {
+  CollectiveAlgorithm gather = without_steps("root_all_gather", world_size);
+  gather.chunks = 2;
+  gather.scratch_places = world_size;
+  std::vector<Step>& root = gather.steps[0];
+  for (int rank = 1; rank < world_size; ++rank) {
+    gather.steps[static_cast<std::size_t>(rank)] = {send(0, data(0)), recv(0, data(1))};
+    root.push_back(recv(rank, scratch(0, rank)));
+  }
+  for (int rank = 1; rank < world_size; ++rank) {
+    root.push_back(send(rank, data(1)));
+  }
+  return gather;
+}
+
 CollectiveAlgorithm dissemination_barrier(int world_size) {
   CollectiveAlgorithm barrier = without_steps("dissemination_barrier", world_size);
   for (int rank = 0; rank < world_size; ++rank) {

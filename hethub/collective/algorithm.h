@@ -86,6 +86,11 @@ CollectiveAlgorithm ring_all_reduce(int world_size);
 /// which every rank that has the data hands it to one that has not.
 CollectiveAlgorithm tree_broadcast(int world_size, int root);
 
+/// Rank 0 gets what each rank gives (chunk 0; that of rank r in scratch place r) and hands the
+/// whole (chunk 1) to all. For a few numbers on the host: each value travels twice, in few
+/// messages.
+CollectiveAlgorithm root_all_gather(int world_size);
+
 /// No rank finishes before all have begun: in round k a rank tells the one 2^k after it.
 /// Its one chunk is empty. Source: Hensgen, Finkel and Manber, "Two algorithms for barrier
 /// synchronization", 1988.

@@ -45,6 +45,7 @@ Communicator::Communicator(CommunicatorOptions options) : options_(std::move(opt
            .fix = "number the groups from 0, alike on all ranks"});
   rank_ = static_cast<int>(found - ranks.begin());
   handles_.resize(ranks.size());
+  host_gather_ = root_all_gather(size());
   barrier_ = prepare(dissemination_barrier(size()), {0}, DType::kU8);
 }
 
@@ -237,32 +238,36 @@ void Communicator::take_step(Running& running, std::size_t index) const {
 
 void Communicator::barrier(Deadline deadline) { run(*barrier_, {}, {}, deadline); }
 
-// To the first member, and from it to all: each value travels twice, and few calls are so small.
+// The steps of root_all_gather on host memory. Steps of one kind that follow each other wait
+// together.
 void Communicator::exchange(std::span<const std::byte> mine, std::span<std::byte> all,
                             Operation operation, std::uint64_t check, Deadline deadline) {
   const Tag tag = collective_tag(options_.id, static_cast<std::uint64_t>(operation.number), check);
   const std::size_t bytes = mine.size();
-  std::copy(mine.begin(), mine.end(),
-            all.begin() + static_cast<std::ptrdiff_t>(bytes * static_cast<std::size_t>(rank_)));
-  const auto wait = [&](Handle handle) { messenger().wait(handle, deadline, operation); };
-  if (rank_ != 0) {
-    wait(messenger().post_send(world_rank(0), tag, mine));
-    wait(messenger().post_recv(world_rank(0), tag, all));
-    return;
+  const auto given_by = [&](int member) {
+    return all.subspan(bytes * static_cast<std::size_t>(member), bytes);
+  };
+  std::copy(mine.begin(), mine.end(), given_by(rank_).begin());
+  std::size_t posted = 0;
+  const auto finish = [&] {
+    for (std::size_t index = 0; index < posted; ++index) {
+      messenger().wait(handles_[index], deadline, operation);
+    }
+    posted = 0;
+  };
+  StepKind kind = StepKind::kSend;
+  for (const Step& step : host_gather_.steps[static_cast<std::size_t>(rank_)]) {
+    if (std::exchange(kind, step.kind) != step.kind) finish();
+    const int peer = world_rank(step.peer);
+    if (step.kind == StepKind::kSend) {
+      const auto from = step.from.chunk == 0 ? mine : std::span<const std::byte>(all);
+      handles_[posted++] = messenger().post_send(peer, tag, from);
+    } else {
+      const auto to = step.to.memory == Memory::kScratch ? given_by(step.to.place) : all;
+      handles_[posted++] = messenger().post_recv(peer, tag, to);
+    }
   }
-  for (int peer = 1; peer < size(); ++peer) {
-    handles_[static_cast<std::size_t>(peer)] = messenger().post_recv(
-        world_rank(peer), tag, all.subspan(bytes * static_cast<std::size_t>(peer), bytes));
-  }
-  for (int peer = 1; peer < size(); ++peer) {
-    wait(handles_[static_cast<std::size_t>(peer)]);
-  }
-  for (int peer = 1; peer < size(); ++peer) {
-    handles_[static_cast<std::size_t>(peer)] = messenger().post_send(world_rank(peer), tag, all);
-  }
-  for (int peer = 1; peer < size(); ++peer) {
-    wait(handles_[static_cast<std::size_t>(peer)]);
-  }
+  finish();
 }
 
 void Communicator::all_reduce_host(std::span<double> values, Deadline deadline) {

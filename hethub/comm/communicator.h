@@ -111,6 +111,7 @@ class Communicator {
   int rank_ = -1;
   std::int64_t number_ = 0;
   std::unique_ptr<PreparedCollective> barrier_;
+  CollectiveAlgorithm host_gather_;
   std::vector<Handle> handles_;
   std::vector<double> gathered_;
 };

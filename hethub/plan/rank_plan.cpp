@@ -173,6 +173,8 @@ class RankPlanner {
 
 }  // namespace
 
+std::int64_t summary_numbers(std::int64_t ranks) { return kSummaryNumbers + ranks; }
+
 Op norm_op(const ModelTensor& tensor, std::int64_t count) {
   return {"norm " + tensor.name, DType::kF32, SumSquares{count}};
 }

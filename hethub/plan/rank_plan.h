@@ -70,6 +70,13 @@ struct RankPlan {
   std::vector<StepOp> update_ops = {};  ///< kUpdate: AdamW per owned piece, then zeroed gradients
 };
 
+/// What a rank gives to kSyncNorm, to be added up on the host: these, then one number for each
+/// rank, of which it sets its own: what is not finite there.
+enum Summary : std::uint8_t { kLossSum, kTokens, kSquareSum, kSummaryNumbers };
+
+/// How many numbers that is among `ranks` ranks.
+std::int64_t summary_numbers(std::int64_t ranks);
+
 /// kSyncGradients' first op, on the flat gradients of so many elements, where ranks mix theirs.
 Op check_op(std::int64_t elements);
 

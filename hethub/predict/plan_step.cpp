@@ -10,27 +10,6 @@
 namespace hethub {
 namespace {
 
-// How the ranks add up numbers on the host: all give theirs to rank 0, which hands them round.
-// Chunk 0 is what a rank gives, chunk 1 what it gets.
-CollectiveAlgorithm host_sum(int ranks) {
-  CollectiveAlgorithm algorithm{.name = "host_sum", .chunks = 2};
-  algorithm.steps.resize(ranks);
-  const Slot given = {.chunk = 0};
-  const Slot got = {.chunk = 1};
-  for (int rank = 1; rank < ranks; ++rank) {
-    algorithm.steps[rank] = {{.kind = StepKind::kSend, .peer = 0, .from = given},
-                             {.kind = StepKind::kRecv, .peer = 0, .to = got}};
-    algorithm.steps[0].push_back({.kind = StepKind::kRecv, .peer = rank, .to = given});
-  }
-  for (int rank = 1; rank < ranks; ++rank) {
-    algorithm.steps[0].push_back({.kind = StepKind::kSend, .peer = rank, .from = got});
-  }
-  return algorithm;
-}
-
-// Loss, tokens and squared gradient norm; with one number more a rank: whether all are finite.
-constexpr std::int64_t kNormNumbers = 3;
-
 class StepWriter {
  public:
   StepWriter(StepBuilder& builder, const Plan& plan, const std::vector<Segment>& segments,
@@ -174,9 +153,9 @@ class StepWriter {
     }
     const int ranks = static_cast<int>(devices_.size());
     if (ranks < 2) return;
-    const std::int64_t given = kNormNumbers + ranks;
-    norm_.push_back(builder_.begin_collective(devices_, host_sum(ranks), {given, given * ranks},
-                                              DType::kF64, DataPlace::kHost));
+    const std::int64_t given = summary_numbers(ranks);
+    norm_.push_back(builder_.begin_collective(
+        devices_, root_all_gather(ranks), {given, given * ranks}, DType::kF64, DataPlace::kHost));
   }
 
   struct SegmentCollective {

@@ -31,7 +31,8 @@ const StagePricer::Table& StagePricer::table(const std::string& kind, int sequen
     }
     return prefix;
   };
-  const double bytes = 4.0 * shape.rows() * model_.hidden_size;
+  const Program first = build_forward(model_, {0, 1, true, false}, shape);
+  const auto bytes = static_cast<double>(first.values.at(first.sent_activation).spec.bytes());
   return tables_[{kind, sequences}] = {.forward = prefix_of(kept, Phase::kForward),
                                        .backward = prefix_of(kept, Phase::kBackward),
                                        .backward_again = prefix_of(again, Phase::kBackward),

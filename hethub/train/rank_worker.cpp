@@ -11,9 +11,6 @@
 namespace hethub {
 namespace {
 
-// What all ranks add up after a step: these, then one slot a rank for its RankWorker::nonfinite_.
-enum Summary : std::size_t { kLossSum, kTokens, kSquareSum, kSummaryNumbers };
-
 bool is_of_activation(ActionKind kind) {
   return kind == ActionKind::kSendActivation || kind == ActionKind::kRecvActivation;
 }
@@ -76,7 +73,7 @@ void RankWorker::make_groups() {
     all[rank] = static_cast<int>(rank);
   }
   world_ = std::make_unique<Communicator>(CommunicatorOptions{port_.get(), all, 0});
-  summary_.resize(kSummaryNumbers + all.size());
+  summary_.resize(static_cast<std::size_t>(summary_numbers(std::ssize(all))));
   std::map<std::vector<int>, int> numbers;
   for (const Segment& segment : *options_.segments) {
     if (segment.ranks.size() < 2) continue;

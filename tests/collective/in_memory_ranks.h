@@ -49,6 +49,11 @@ class InMemoryRanks {
 
   const Values& data(int rank) const { return data_[rank]; }
 
+  /// What a slot of a rank holds.
+  Values read(int rank, Slot slot) {
+    return {start(rank, slot), start(rank, slot) + table_[slot.chunk]};
+  }
+
  private:
   bool take_step(int rank) {
     const Step& step = algorithm_.steps[rank][next_[rank]];
@@ -73,10 +78,6 @@ class InMemoryRanks {
     }
     return data_[rank].data() +
            std::accumulate(table_.begin(), table_.begin() + slot.chunk, std::int64_t{0});
-  }
-
-  Values read(int rank, Slot slot) {
-    return {start(rank, slot), start(rank, slot) + table_[slot.chunk]};
   }
 
   void write(int rank, Slot slot, const Values& values, bool add) {
