@@ -45,6 +45,21 @@ const Family& family_of(const ConfigFields& fields, const Json& json) {
   fields.refuse("model_type", type.empty() ? "nothing" : type, "one of " + known);
 }
 
+template <typename T>
+std::string shown(const T& value) {
+  return text(value);
+}
+
+std::string shown(bool value) { return value ? "true" : "false"; }
+
+std::string shown(const std::vector<std::int64_t>& windows) {
+  std::string all;
+  for (const std::int64_t window : windows) {
+    all += text(all.empty() ? "" : " ", window);
+  }
+  return all;
+}
+
 }  // namespace
 
 ModelConfig parse_model(const std::string& content, const std::string& name) {
@@ -71,7 +86,8 @@ ModelConfig read_model(const std::filesystem::path& path) {
 std::vector<std::string> differing_fields(const ModelConfig& a, const ModelConfig& b) {
   std::vector<std::string> fields;
   const auto compare = [&](const char* field, const auto& mine, const auto& other) {
-    if (mine != other) fields.emplace_back(field);
+    if (mine != other)
+      fields.push_back(text(field, " (", shown(mine), ", not ", shown(other), ")"));
   };
   compare("model_type", a.family, b.family);
   compare("vocab_size", a.vocab_size, b.vocab_size);

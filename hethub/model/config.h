@@ -36,8 +36,8 @@ ModelConfig read_model(const std::filesystem::path& path);
 /// The same from the file's text; `name` is the file's name in errors.
 ModelConfig parse_model(const std::string& text, const std::string& name);
 
-/// The fields, as config.json spells them, in which two models differ so that one cannot go on with
-/// the other's parameters; empty if they are the same model.
+/// What keeps one model from going on with the other's parameters: "hidden_size (64, not 128)" for
+/// each field in which they differ, first that of `a`; empty if they are the same model.
 std::vector<std::string> differing_fields(const ModelConfig& a, const ModelConfig& b);
 
 /// Trained numbers in all; a tied embedding counts once.
