@@ -85,7 +85,11 @@ CheckpointList list_checkpoints(const std::filesystem::path& dir) {
       }
       if (fault.empty()) fault = found;
     }
-    if (!complete) list.ignored.push_back(text("ignored step-", step->first, ": ", fault));
+    if (complete) continue;
+    list.ignored.push_back(text("ignored step-", step->first, ": ", fault));
+    const auto& [suffix, folder] = step->second.front();
+    if (suffix == ".tmp") continue;
+    list.broken.push_back({.step = step->first, .folder = folder, .fault = fault});
   }
   return list;
 }

@@ -18,12 +18,20 @@ struct FoundCheckpoint {
   std::filesystem::path folder = {};
 };
 
+/// A folder that bears a checkpoint's final name and is none, and why.
+struct BrokenCheckpoint {
+  std::int64_t step = 0;
+  std::filesystem::path folder = {};
+  std::string fault = {};
+};
+
 /// The checkpoints of a run.
 struct CheckpointList {
   std::vector<FoundCheckpoint> complete = {};  ///< newest first
   /// One line for each folder that was passed over, newest first:
   /// "ignored step-20: incomplete (no COMMIT)".
   std::vector<std::string> ignored = {};
+  std::vector<BrokenCheckpoint> broken = {};    ///< of these, those that had been committed
   std::vector<FoundCheckpoint> left_over = {};  ///< what interrupted saves left; no reader uses it
 };
 

@@ -4,12 +4,14 @@
 #include <csignal>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <unistd.h>
 
 #include "hethub/base/clock.h"
 #include "hethub/base/error.h"
+#include "hethub/checkpoint/check.h"
 #include "hethub/checkpoint/folder.h"
 #include "hethub/checkpoint/reader.h"
 #include "hethub/plan/plan_file.h"
@@ -20,13 +22,31 @@ namespace hethub {
 namespace {
 
 void require_undamaged(const std::filesystem::path& folder) {
-  const std::vector<std::string> damage = Checkpoint::open(folder).verify();
-  if (damage.empty()) return;
+  const CheckedCheckpoint checked = check_checkpoint(0, folder);
+  if (checked.good()) return;
   throw Error(ErrorCode::kCorruptData,
               {.what = folder.string(),
-               .found = damage.front(),
+               .found = checked.faults.front(),
                .expected = "shards as they were written",
                .fix = "resume from an earlier step, or use --resume auto"});
+}
+
+// The newest undamaged one, with a note for each that is passed over; none if there is none at all.
+// A run whose checkpoints are all damaged does not begin anew by itself.
+std::optional<std::filesystem::path> newest_undamaged(const CheckpointList& saved,
+                                                      std::vector<std::string>& notes) {
+  for (const FoundCheckpoint& one : saved.complete) {
+    const CheckedCheckpoint checked = check_checkpoint(one.step, one.folder);
+    if (checked.good()) return one.folder;
+    notes.push_back(text("ignored step-", one.step, ": ", checked.faults.front()));
+  }
+  if (saved.complete.empty()) return std::nullopt;
+  throw Error(ErrorCode::kCorruptData,
+              {.what = saved.complete.front().folder.parent_path().string(),
+               .found = text("damage in each of ", saved.complete.size(),
+                             " checkpoints; the last: ", notes.back()),
+               .expected = "one that is as it was written",
+               .fix = "restore one from a copy, or begin anew in another --checkpoint-dir"});
 }
 
 // A run goes on with the model and the order of samples that it began with.
@@ -123,11 +143,7 @@ void Trainer::start() {
   const CheckpointList saved = list_checkpoints(options_.checkpoint.dir);
   if (wanted == "auto") {
     notes_ = saved.ignored;
-    for (const FoundCheckpoint& one : saved.complete) {
-      const std::vector<std::string> damage = Checkpoint::open(one.folder).verify();
-      if (damage.empty()) return resume(one.folder);
-      notes_.push_back(text("ignored step-", one.step, ": ", damage.front()));
-    }
+    if (const auto newest = newest_undamaged(saved, notes_)) return resume(*newest);
   } else if (!wanted.empty()) {
     const std::filesystem::path folder = resolve_checkpoint(wanted);
     require_undamaged(folder);

@@ -1,0 +1,125 @@
+// What would lose a run, mix two, or end in the middle is refused before the
+// first step.
+
+#include <gtest/gtest.h>
+
+#include "tests/processes/program.h"
+
+namespace hethub {
+namespace {
+
+class Refusals : public testing::Test {
+ protected:
+  Refusals() : space_(testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    space_.make_data(16);
+    space_.write_plan("plan.json", {replica_of("cpu", 0, 2, 1)});
+  }
+
+  Outcome train(const std::string& more) {
+    return space_.hethub("train --plan plan.json --data text --held-out-fraction 0 " + more);
+  }
+
+  // A run of two steps with a checkpoint of each.
+  void save_two_steps() {
+    const Outcome saved = train("--steps 2 --checkpoint-every 1 --checkpoint-dir c");
+    ASSERT_EQ(saved.status, 0) << saved.output;
+  }
+
+  // Changes a byte of a step's only shard, counted from the end if `at` is
+  // negative.
+  void damage(int step, std::int64_t at) {
+    const std::string file = space_.path(text("c/step-0000000", step, "/shard-0.safetensors"));
+    std::string content = read_file(file);
+    char& byte = content[at < 0 ? content.size() - static_cast<std::size_t>(-at)
+                                : static_cast<std::size_t>(at)];
+    byte = static_cast<char>(byte ^ 1);
+    write_file(file, content);
+  }
+
+  bool trained() { return std::filesystem::exists(space_.path("log.jsonl")); }
+
+  Workspace space_;
+};
+
+TEST_F(Refusals, a_damaged_newest_checkpoint_is_passed_over_aloud_by_resume_auto) {
+  for (const std::int64_t byte : {-1, 20}) {  // of the data, of the header
+    std::filesystem::remove_all(space_.path("c"));
+    save_two_steps();
+    damage(2, byte);
+    const Outcome resumed =
+        train("--steps 3 --checkpoint-dir c --resume auto --log-json log.jsonl");
+    EXPECT_EQ(resumed.status, 0) << resumed.output;
+    EXPECT_TRUE(resumed.says("ignored step-2: ")) << resumed.output;
+    EXPECT_TRUE(resumed.says("shard-0.safetensors")) << resumed.output;
+    EXPECT_TRUE(resumed.says("resumed from step-00000001 at step 1")) << resumed.output;
+    EXPECT_EQ(steps_of(space_.path("log.jsonl")).begin()->first, 2);
+    std::filesystem::remove(space_.path("log.jsonl"));
+  }
+}
+
+TEST_F(Refusals, a_damaged_checkpoint_that_was_named_is_refused_with_its_shard) {
+  save_two_steps();
+  damage(2, -1);
+  const Outcome resumed = train("--steps 3 --resume c/step-2 --log-json log.jsonl");
+  EXPECT_EQ(resumed.status, 65) << resumed.output;
+  EXPECT_TRUE(resumed.says("shard-0.safetensors: checksum")) << resumed.output;
+  EXPECT_FALSE(trained());
+}
+
+TEST_F(Refusals, a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew) {
+  save_two_steps();
+  damage(1, -1);
+  damage(2, -1);
+  const Outcome resumed = train("--steps 3 --checkpoint-dir c --resume auto --log-json log.jsonl");
+  EXPECT_EQ(resumed.status, 65) << resumed.output;
+  EXPECT_TRUE(resumed.says("damage in each of 2 checkpoints")) << resumed.output;
+  EXPECT_FALSE(trained());
+}
+
+TEST_F(Refusals, resuming_with_another_seed_names_both) {
+  save_two_steps();
+  for (const char* from : {"auto", "c/step-1"}) {
+    const Outcome resumed =
+        train(text("--steps 3 --seed 41 --checkpoint-dir c --log-json log.jsonl --resume ", from));
+    EXPECT_EQ(resumed.status, 78) << resumed.output;
+    EXPECT_TRUE(resumed.says("--seed, found 41, expected 0, that of c/step-0")) << resumed.output;
+    EXPECT_FALSE(trained());
+  }
+}
+
+TEST_F(Refusals, resuming_with_another_model_names_what_differs_in_both) {
+  save_two_steps();
+  space_.write("config.json", Workspace::config(R"(,"rope_theta":5e5,"num_key_value_heads":2)"));
+  const Outcome resumed = train("--steps 3 --checkpoint-dir c --resume auto --log-json log.jsonl");
+  EXPECT_EQ(resumed.status, 78) << resumed.output;
+  EXPECT_TRUE(resumed.says("another model")) << resumed.output;
+  EXPECT_TRUE(resumed.says("num_key_value_heads (4, not 2)")) << resumed.output;
+  EXPECT_TRUE(resumed.says("rope_theta (10000, not 500000)")) << resumed.output;
+  EXPECT_FALSE(trained());
+}
+
+TEST_F(Refusals, a_new_run_in_the_folder_of_another_is_refused) {
+  save_two_steps();
+  const Outcome outcome = train("--steps 2 --checkpoint-dir c --log-json log.jsonl");
+  EXPECT_EQ(outcome.status, 78) << outcome.output;
+  EXPECT_TRUE(outcome.says("checkpoints of another run, up to step 2")) << outcome.output;
+  EXPECT_TRUE(outcome.says("--resume auto")) << outcome.output;
+  EXPECT_FALSE(trained());
+}
+
+TEST_F(Refusals, a_trace_that_cannot_be_written_is_found_before_the_first_step) {
+  space_.write_plan("two.json", {replica_of("cpu", 0, 1, 1), replica_of("cpu", 1, 1, 1)});
+  const std::string more =
+      "--data text --held-out-fraction 0 --steps 2 "
+      "--trace nowhere/trace.json --log-json log.jsonl";
+  for (const std::string& command :
+       {"train --plan plan.json " + more, "launch --plan two.json -- train " + more}) {
+    const Outcome outcome = space_.hethub(command);
+    EXPECT_EQ(outcome.status, 73) << outcome.output;
+    EXPECT_TRUE(outcome.says("nowhere/trace.json")) << outcome.output;
+    EXPECT_FALSE(trained());
+  }
+}
+
+}  // namespace
+}  // namespace hethub
