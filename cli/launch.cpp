@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/train_setup.h"
 #include "cli/verb.h"
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
@@ -76,6 +77,16 @@ std::string secret_of(const LaunchArguments& arguments) {
   return read;
 }
 
+// The cluster file that the ranks' command names, which says what opens their kinds.
+std::string cluster_of(const std::vector<std::string>& command) {
+  const std::string option = "--cluster";
+  for (std::size_t at = 0; at < command.size(); ++at) {
+    if (command[at].starts_with(option + "=")) return command[at].substr(option.size() + 1);
+    if (command[at] == option && at + 1 < command.size()) return command[at + 1];
+  }
+  return {};
+}
+
 std::vector<RankCommand> commands_of(const LaunchArguments& arguments, const Plan& plan) {
   const std::vector<std::string> kinds = plan.kind_of_rank();
   const auto unnamed = std::find(kinds.begin(), kinds.end(), "");
@@ -96,6 +107,7 @@ std::vector<RankCommand> commands_of(const LaunchArguments& arguments, const Pla
                                    arguments.command.front(), "--plan", arguments.plan};
   argv.insert(argv.end(), arguments.command.begin() + 1, arguments.command.end());
   std::vector<RankCommand> commands;
+  std::vector<std::string> here;
   for (const int rank : ranks) {
     if (rank < 0 || rank >= static_cast<int>(kinds.size())) {
       throw Error(ErrorCode::kUsage,
@@ -104,9 +116,10 @@ std::vector<RankCommand> commands_of(const LaunchArguments& arguments, const Pla
                    .expected = text("ranks of the plan, 0 to ", kinds.size() - 1),
                    .fix = "name the plan's ranks that this host runs"});
     }
-    commands.push_back(
-        {.rank = rank, .label = kinds[static_cast<std::size_t>(rank)], .argv = argv});
+    here.push_back(kinds[static_cast<std::size_t>(rank)]);
+    commands.push_back({.rank = rank, .label = here.back(), .argv = argv});
   }
+  require_backends(here, cluster_of(arguments.command));
   if (arguments.cores.empty()) return commands;
   const auto cores = parse_cores(arguments.cores, commands.size());
   for (std::size_t local = 0; local < commands.size(); ++local) {

@@ -201,6 +201,7 @@ void print_reasons(const Answer& answer) {
 int run_plan(const PlanArguments& arguments, bool json) {
   if (!arguments.show_model.empty()) return show_model(arguments.show_model, json);
   check_arguments(arguments);
+  const std::unique_ptr<Strategy> strategy = make_strategy(arguments.strategy);
   const CostModel costs(read_cluster(arguments.cluster),
                         arguments.costs.empty() ? Costs{} : read_costs(arguments.costs));
   SearchRequest request(costs);
@@ -213,7 +214,6 @@ int run_plan(const PlanArguments& arguments, bool json) {
   for (const std::string& pin : arguments.pins) {
     add_pin(request.pins, pin);
   }
-  const std::unique_ptr<Strategy> strategy = make_strategy(arguments.strategy);
   Answer answer{.result = strategy->find(request)};
   if (answer.result.best.empty()) refuse_empty(answer.result);
   answer.bound = upper_bound_of(request, *strategy);

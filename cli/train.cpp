@@ -181,6 +181,7 @@ TokenDatasetOptions data_options(const Options& options, const TrainOptions& tra
 
 int dry_run(const Options& options, const TrainOptions& train) {
   require_valid(train.plan, train.model);
+  require_backends(train.plan.kind_of_rank(), options.cluster);
   check(train.optimizer);
   const TokenDataset data(data_options(options, train, Split::kTraining));
   const auto segments = segments_of(train.plan, train.model);
@@ -249,6 +250,9 @@ int run(const Options& options, bool json) {
                  .expected = text(meeting.world_size, ", as many as were started"),
                  .fix = "start the run with 'hethub launch --plan', which counts them"});
   }
+  // Of the other ranks' hosts this build knows nothing.
+  require_backends({train.plan.kind_of_rank().at(static_cast<std::size_t>(meeting.rank))},
+                   options.cluster);
   meeting.plan_hash = plan_hash(train.plan);
   meeting.timeout_s = options.rendezvous_timeout_s;
   const auto messenger = join_world(meeting);

@@ -1,5 +1,8 @@
 #include "cli/train_setup.h"
 
+#include <algorithm>
+#include <set>
+
 #include "hethub/base/error.h"
 #include "hethub/cluster/cluster_file.h"
 #include "hethub/plan/plan_file.h"
@@ -19,10 +22,40 @@ PlanAndModel read_plan_and_model(const std::filesystem::path& plan, const std::s
   return read;
 }
 
+namespace {
+
+// The backend that the cluster file names for a kind, or the one of that name.
+std::string backend_of(const std::string& kind, const std::string& cluster_file) {
+  return cluster_file.empty() ? kind : kind_named(read_cluster(cluster_file), kind).backend;
+}
+
+}  // namespace
+
+void require_backends(const std::vector<std::string>& kinds, const std::string& cluster_file) {
+  const std::vector<std::string> built = backend_names();
+  std::string known;
+  for (const std::string& name : built) {
+    known += (known.empty() ? "" : ", ") + name;
+  }
+  for (const std::string& kind : std::set<std::string>(kinds.begin(), kinds.end())) {
+    const std::string backend = backend_of(kind, cluster_file);
+    if (std::find(built.begin(), built.end(), backend) != built.end()) continue;
+    throw Error(ErrorCode::kInvalidConfig,
+                {.what = text("kind ", kind),
+                 .found = text("backend '", backend, "', which this build lacks"),
+                 .expected = text("one of its backends: ", known),
+                 .fix = cluster_file.empty()
+                            ? "say in a --cluster file which of them opens this kind, or make a "
+                              "plan for kinds that are here"
+                            : text("change the kind's backend in ", cluster_file,
+                                   ", or make a plan for kinds that are here")});
+  }
+}
+
 std::unique_ptr<Backend> open_kind(const std::string& kind, const std::string& cluster_file,
                                    const BackendOptions& options) {
-  if (cluster_file.empty()) return open_backend(kind, options);
-  return open_backend(kind_named(read_cluster(cluster_file), kind).backend, options);
+  require_backends({kind}, cluster_file);
+  return open_backend(backend_of(kind, cluster_file), options);
 }
 
 double measured_peak(const Plan& plan, const Costs& costs) {

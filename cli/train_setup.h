@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "hethub/accel/registry.h"
 #include "hethub/cost/costs.h"
@@ -17,8 +18,12 @@ struct PlanAndModel {
 };
 PlanAndModel read_plan_and_model(const std::filesystem::path& plan, const std::string& model);
 
+/// Throws kInvalidConfig, naming this build's backends, unless one of them opens each of the kinds.
+/// Opens nothing.
+void require_backends(const std::vector<std::string>& kinds, const std::string& cluster_file);
+
 /// Opens the device of a rank's kind: the backend that the cluster file names for it, or the one of
-/// that name.
+/// that name. Throws what require_backends throws.
 std::unique_ptr<Backend> open_kind(const std::string& kind, const std::string& cluster_file,
                                    const BackendOptions& options);
 

@@ -81,6 +81,7 @@ Job read_job(const Options& options) {
   const FixedBatches batches(folder / "tokens.json", job.model.vocab_size);
   job.plan = plan_for(options, job.model, batches);
   require_valid(job.plan, job.model);
+  require_backends(job.plan.kind_of_rank(), options.cluster);
   return job;
 }
 

@@ -116,11 +116,12 @@ class Launch {
                                       .expected = "one or more",
                                       .fix = "name the ranks of this host"});
     const bool all_here = static_cast<int>(options_.ranks.size()) == world_size();
-    require(all_here || (options_.master_port > 0 && !options_.secret.empty()),
-            {.what = "launch: some ranks of the job on this host",
-             .found = options_.master_port > 0 ? "no secret" : "no port",
-             .expected = "an address, a port and a secret, alike on all hosts",
-             .fix = "give --master-addr and --port, and set HETHUB_SECRET_FILE"});
+    if (all_here || (options_.master_port > 0 && !options_.secret.empty())) return;
+    throw Error(ErrorCode::kInvalidConfig,
+                {.what = "launch: some ranks of the job on this host",
+                 .found = options_.master_port > 0 ? "no secret" : "no port",
+                 .expected = "an address, a port and a secret, alike on all hosts",
+                 .fix = "give --master-addr and --port, and set HETHUB_SECRET_FILE"});
   }
 
   // A port in use is refused before any rank starts.

@@ -61,7 +61,8 @@ struct LaunchResult {
 /// launcher, however it ends.
 ///
 /// A rank that ends with status 69 says that it lost another; the first failure is then the other.
-/// Throws kUnavailable if the port is in use, kInvalidArgument if options contradict each other,
+/// Throws kUnavailable if the port is in use, kInvalidArgument if there are no ranks,
+/// kInvalidConfig if some ranks of several hosts have no port or no secret,
 /// kCannotWrite if a log cannot be written. Call it while the process has one thread.
 LaunchResult run_ranks(const LaunchOptions& options);
 

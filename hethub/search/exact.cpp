@@ -565,10 +565,12 @@ class ExactStrategy : public Strategy {
 }  // namespace
 
 std::unique_ptr<Strategy> make_strategy(std::string_view name) {
-  require(name == "exact", {.what = "planner's strategy",
-                            .found = std::string(name),
-                            .expected = "exact",
-                            .fix = "choose it"});
+  if (name != "exact") {
+    throw Error(ErrorCode::kUsage, {.what = "planner's strategy",
+                                    .found = std::string(name),
+                                    .expected = "exact",
+                                    .fix = "choose it"});
+  }
   return std::make_unique<ExactStrategy>();
 }
 

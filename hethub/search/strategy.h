@@ -87,7 +87,7 @@ class Strategy {
 /// at most one); the micro-batch sizes and schedules of the request; any division of the global
 /// batch. Recompute is none where the memory allows it, which is never slower, else full. Meant for
 /// up to 8 devices; beyond, the time limit ends it and bound_seconds says what may be missed.
-/// Throws kInvalidArgument for another name.
+/// Throws kUsage for another name.
 std::unique_ptr<Strategy> make_strategy(std::string_view name);
 
 }  // namespace hethub

@@ -121,5 +121,81 @@ TEST_F(Refusals, a_trace_that_cannot_be_written_is_found_before_the_first_step) 
   }
 }
 
+TEST_F(Refusals, a_kind_that_no_backend_opens_is_refused_before_any_rank_starts) {
+  space_.write_plan("mixed.json", {replica_of("cpu", 0, 1, 1), replica_of("cuda", 1, 1, 1)});
+  const std::string more = "--data text --steps 2 --log-json log.jsonl";
+  for (const std::string& command :
+       {"launch --plan mixed.json -- train " + more, "train --plan mixed.json --dry-run " + more}) {
+    const Outcome outcome = space_.hethub(command);
+    EXPECT_EQ(outcome.status, 78) << outcome.output;
+    EXPECT_TRUE(outcome.says("kind cuda, found backend 'cuda'")) << outcome.output;
+    EXPECT_TRUE(outcome.says("one of its backends: cpu")) << outcome.output;
+    EXPECT_TRUE(outcome.says("--cluster")) << outcome.output;
+    EXPECT_FALSE(outcome.says("[rank")) << outcome.output;
+    EXPECT_FALSE(trained());
+  }
+}
+
+TEST_F(Refusals, a_cluster_file_says_what_opens_a_kind) {
+  const auto write_cluster = [&](const std::string& backend) {
+    space_.write("cluster.yaml", "format: hethub-cluster/1\nkinds:\n  cuda: {backend: " + backend +
+                                     ", memory_gib: 8}\nnodes:\n  - {name: a, devices: [{kind: "
+                                     "cuda, count: 1}]}\n");
+  };
+  space_.write_plan("plan.json", {replica_of("cuda", 0, 2, 1)});
+  const std::string launch =
+      "launch --plan plan.json -- train --data text "
+      "--held-out-fraction 0 --steps 2 --cluster";
+  write_cluster("cpu");
+  EXPECT_EQ(train("--steps 2 --dry-run --cluster cluster.yaml").status, 0);
+  for (const char* space : {" ", "="}) {
+    const Outcome outcome = space_.hethub(launch + space + "cluster.yaml");
+    EXPECT_EQ(outcome.status, 0) << outcome.output;
+  }
+  write_cluster("hip");
+  const Outcome outcome = space_.hethub(launch + " cluster.yaml");
+  EXPECT_EQ(outcome.status, 78) << outcome.output;
+  EXPECT_TRUE(outcome.says("kind cuda, found backend 'hip'")) << outcome.output;
+  EXPECT_TRUE(outcome.says("in cluster.yaml")) << outcome.output;
+  EXPECT_FALSE(outcome.says("[rank")) << outcome.output;
+}
+
+TEST_F(Refusals, verify_and_profile_refuse_a_backend_that_was_not_built) {
+  const std::string golden = HETHUB_TEST_DATA "/golden/llama";
+  for (const std::string& command :
+       {"verify " + golden + " --backend cuda",
+        std::string("profile --model config.json --backends cuda -o costs.json")}) {
+    const Outcome outcome = space_.hethub(command);
+    EXPECT_EQ(outcome.status, 78) << outcome.output;
+    EXPECT_TRUE(outcome.says("kind cuda, found backend 'cuda'")) << outcome.output;
+  }
+}
+
+TEST_F(Refusals, a_strategy_that_is_unknown_is_a_wrong_command_line) {
+  const Outcome outcome = space_.hethub(
+      "plan --model config.json --cluster cluster.yaml "
+      "--global-batch 2 --sequence-length 32 "
+      "-o out.json --strategy magic");
+  EXPECT_EQ(outcome.status, 64) << outcome.output;
+  EXPECT_TRUE(outcome.says("found magic, expected exact")) << outcome.output;
+}
+
+TEST_F(Refusals, ranks_of_several_hosts_need_a_secret) {
+  space_.write_plan("two.json", {replica_of("cpu", 0, 1, 1), replica_of("cpu", 1, 1, 1)});
+  const std::string without =
+      text("cd ", space_.path("."), " && env -u HETHUB_SECRET -u HETHUB_SECRET_FILE ");
+  const std::string train = " train --plan two.json --data text --steps 2";
+  const Outcome launch = run_command(text(without, HETHUB_PROGRAM,
+                                          " launch --plan two.json --ranks 0 --port 29517 -- "
+                                          "train --data text --steps 2"));
+  EXPECT_EQ(launch.status, 78) << launch.output;
+  EXPECT_TRUE(launch.says("HETHUB_SECRET_FILE")) << launch.output;
+  const Outcome rank =
+      run_command(text(without, "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29517 ",
+                       HETHUB_PROGRAM, train));
+  EXPECT_EQ(rank.status, 78) << rank.output;
+  EXPECT_TRUE(rank.says("HETHUB_SECRET_FILE")) << rank.output;
+}
+
 }  // namespace
 }  // namespace hethub
