@@ -73,6 +73,7 @@ ModelConfig parse_model(const std::string& content, const std::string& name) {
   const ConfigFields fields(json, name);
   const Family& family = family_of(fields, json);
   ModelConfig model = family.read(fields);
+  check_layer_types(fields, model);
   model.family = family.model_type;
   model.json = content;
   return model;

@@ -1,5 +1,6 @@
 #include "hethub/model/config_fields.h"
 
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -35,6 +36,65 @@ void check_rope(const ConfigFields& fields, ModelConfig& model) {
   }
 }
 
+// A field that changes the mathematics, and the value with which it does not, as JSON; "null" if
+// there is none.
+struct Feature {
+  std::string_view field;
+  const char* neutral;
+};
+
+constexpr std::array kFeatures = std::to_array<Feature>({
+    {"quantization_config", "null"},
+    {"auto_map", "null"},
+    // mixtures of experts
+    {"num_local_experts", "0"},
+    {"num_experts", "0"},
+    {"n_routed_experts", "0"},
+    {"n_shared_experts", "0"},
+    {"moe_num_experts", "0"},
+    // other attention
+    {"use_mrope", "false"},
+    {"dual_chunk_attention_config", "null"},
+    {"attention_chunk_size", "null"},
+    {"no_rope_layers", "null"},
+    {"partial_rotary_factor", "1"},
+    {"rope_interleaved", "false"},
+    {"kv_lora_rank", "null"},
+    {"q_lora_rank", "null"},
+    {"qk_norm", "false"},
+    {"use_qk_norm", "false"},
+    {"qk_layernorm", "false"},
+    {"alibi", "false"},
+    {"attention_multiplier", "null"},
+    {"attn_logit_softcapping", "null"},
+    {"query_pre_attn_scalar", "null"},
+    {"attention_out_bias", "false"},
+    {"is_encoder_decoder", "false"},
+    {"add_cross_attention", "false"},
+    // what is scaled beside it
+    {"final_logit_softcapping", "null"},
+    {"logit_scale", "1"},
+    {"logits_scaling", "1"},
+    {"embedding_multiplier", "1"},
+    {"residual_multiplier", "1"},
+    {"scale_emb", "1"},
+    {"scale_depth", "null"},
+    {"use_parallel_residual", "false"},
+});
+
+void check_neutral(const ConfigFields& fields) {
+  for (const Feature& feature : kFeatures) {
+    if (!fields.has(feature.field)) continue;
+    const Json& found = fields.at(feature.field);
+    const Json neutral = Json::parse(feature.neutral);
+    if (found == neutral) continue;
+    const std::string shown = found.dump(-1, ' ', false, Json::error_handler_t::replace);
+    fields.refuse(feature.field, shown.size() > 40 ? "a long value" : shown,
+                  neutral.is_null() ? "none: it cannot be trained"
+                                    : text("none, or ", feature.neutral, ": it cannot be trained"));
+  }
+}
+
 // What changes the mathematics and cannot be trained, whatever the family.
 void check_features(const ConfigFields& fields, ModelConfig& model) {
   if (fields.word("hidden_act", "silu") != "silu") {
@@ -44,9 +104,7 @@ void check_features(const ConfigFields& fields, ModelConfig& model) {
   fields.only("hidden_dropout", 0.0);
   fields.only("mlp_bias", false);
   fields.only("attention_bias", false);
-  for (const std::string_view key : {"quantization_config", "auto_map", "num_local_experts"}) {
-    if (fields.has(key)) fields.refuse(key, "a value", "none: it cannot be trained");
-  }
+  check_neutral(fields);
   if (fields.has("pretraining_tp") && fields.count("pretraining_tp", 1) > 1) {
     model.warnings.push_back("pretraining_tp has no effect on training");
   }
@@ -116,6 +174,22 @@ void ConfigFields::only(std::string_view field, double value) const {
   if (real(field, value) != value) refuse(field, text(real(field, value)), text(value));
 }
 
+void check_layer_types(const ConfigFields& fields, const ModelConfig& model) {
+  if (!fields.has("layer_types")) return;
+  const Json& types = fields.at("layer_types");
+  if (!types.is_array() || types.size() != model.windows.size()) {
+    fields.refuse("layer_types", text(types.size(), " entries"), "one for each layer");
+  }
+  for (std::size_t layer = 0; layer < types.size(); ++layer) {
+    const char* const expected = model.windows[layer] > 0 ? "sliding_attention" : "full_attention";
+    if (types[layer] == expected) continue;
+    fields.refuse("layer_types",
+                  text(types[layer].dump(-1, ' ', false, Json::error_handler_t::replace),
+                       " for layer ", layer),
+                  text(expected, ", as its other fields say"));
+  }
+}
+
 ModelConfig read_llama_like(const ConfigFields& fields, const FamilyDefaults& defaults) {
   ModelConfig model;
   model.vocab_size = fields.count("vocab_size", defaults.vocab_size);
@@ -132,6 +206,10 @@ ModelConfig read_llama_like(const ConfigFields& fields, const FamilyDefaults& de
   model.kv_heads = fields.count("num_key_value_heads", kv_default);
   const bool has_head_dim = defaults.reads_head_dim && fields.has("head_dim");
   model.head_dim = has_head_dim ? fields.count("head_dim", 1) : model.hidden_size / model.heads;
+  if (!defaults.reads_head_dim && fields.count("head_dim", model.head_dim) != model.head_dim) {
+    fields.refuse("head_dim", text(fields.count("head_dim", 1)),
+                  text(model.head_dim, ", hidden_size / num_attention_heads"));
+  }
   model.max_position_embeddings =
       fields.count("max_position_embeddings", defaults.max_position_embeddings);
   model.rms_norm_eps = fields.real("rms_norm_eps", 1e-6);

@@ -49,6 +49,10 @@ struct FamilyDefaults {
   bool reads_head_dim = true;  ///< whether head_dim is a field of this family
 };
 
+/// Refuses "layer_types", where it is there, unless it says of each layer what `model` holds: full
+/// attention, or a window.
+void check_layer_types(const ConfigFields& fields, const ModelConfig& model);
+
 /// The fields that all Llama-like families have; throws as read_model does.
 ModelConfig read_llama_like(const ConfigFields& fields, const FamilyDefaults& defaults);
 

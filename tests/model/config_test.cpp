@@ -79,6 +79,23 @@ TEST(Config, what_cannot_be_trained_is_refused_by_name) {
       {R"(,"rope_parameters":{"rope_type":"yarn"})", "rope_parameters"},
       {R"(,"quantization_config":{"bits":4})", "quantization_config"},
       {R"(,"auto_map":{"AutoModel":"x.py"})", "auto_map"},
+      {R"(,"num_local_experts":8)", "num_local_experts"},
+      {R"(,"num_experts":64)", "num_experts"},
+      {R"(,"n_routed_experts":"many")", "n_routed_experts"},
+      {R"(,"sliding_window":16)", "sliding_window"},
+      {R"(,"sliding_window":16,"use_sliding_window":true)", "sliding_window"},
+      {R"(,"use_sliding_window":true)", "use_sliding_window"},
+      {R"(,"layer_types":["full_attention","full_attention","full_attention",
+          "sliding_attention"])",
+       "layer_types"},
+      {R"(,"layer_types":["full_attention"])", "layer_types"},
+      {R"(,"layer_types":"full_attention")", "layer_types"},
+      {R"(,"attention_chunk_size":8192)", "attention_chunk_size"},
+      {R"(,"attn_logit_softcapping":50.0)", "attn_logit_softcapping"},
+      {R"(,"kv_lora_rank":512)", "kv_lora_rank"},
+      {R"(,"use_qk_norm":true)", "use_qk_norm"},
+      {R"(,"partial_rotary_factor":0.5)", "partial_rotary_factor"},
+      {R"(,"residual_multiplier":0.22)", "residual_multiplier"},
       {R"(,"num_key_value_heads":3)", "num_key_value_heads"},
       {R"(,"head_dim":17)", "head_dim"},
       {R"(,"rope_theta":0)", "rope_theta"},
@@ -87,6 +104,48 @@ TEST(Config, what_cannot_be_trained_is_refused_by_name) {
   for (const auto& [more, field] : cases) {
     EXPECT_NE(refusal(more).find(field), std::string::npos) << more << ": " << refusal(more);
   }
+}
+
+TEST(Config, fields_with_the_value_that_changes_nothing_are_accepted) {
+  const ModelConfig model =
+      parse_model(tiny(R"(,"num_experts":0,"quantization_config":null,"sliding_window":null,
+              "use_sliding_window":false,"partial_rotary_factor":1.0,"use_qk_norm":false,
+              "layer_types":["full_attention","full_attention","full_attention","full_attention"])"),
+                  "c");
+  EXPECT_EQ(model.windows, std::vector<std::int64_t>(4, 0));
+  EXPECT_EQ(parse_model(tiny(R"(,"sliding_window":16,"use_sliding_window":false)"), "c").windows,
+            model.windows);
+}
+
+TEST(Config, a_familys_own_fields_may_not_contradict_each_other) {
+  const auto refused = [](const std::string& file) -> std::string {
+    try {
+      parse_model(file, "c");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const std::string qwen = R"({"model_type":"qwen2","num_hidden_layers":2,)";
+  EXPECT_NE(refused(qwen + R"("head_dim":64})").find("c: head_dim"), std::string::npos);
+  EXPECT_EQ(refused(qwen + R"("head_dim":128})"), "accepted");
+  EXPECT_NE(refused(qwen + R"("layer_types":["full_attention","linear_attention"]})")
+                .find("c: layer_types"),
+            std::string::npos);
+  const std::string mistral = R"({"model_type":"mistral","num_hidden_layers":2,)";
+  const std::string windows = R"("layer_types":["sliding_attention","sliding_attention"])";
+  EXPECT_EQ(refused(mistral + windows + "}"), "accepted");
+  EXPECT_NE(refused(mistral + R"("sliding_window":null,)" + windows + "}").find("c: layer_types"),
+            std::string::npos);
+}
+
+TEST(Config, models_that_differ_are_told_apart_by_both_values) {
+  const ModelConfig one = parse_model(tiny(), "c");
+  EXPECT_EQ(differing_fields(one, one), std::vector<std::string>{});
+  EXPECT_EQ(differing_fields(one, parse_model(tiny(R"(,"tie_word_embeddings":true)"), "c")),
+            std::vector<std::string>{"tie_word_embeddings (false, not true)"});
+  EXPECT_EQ(differing_fields(one, parse_model(tiny(R"(,"head_dim":32)"), "c")),
+            std::vector<std::string>{"head_dim (16, not 32)"});
 }
 
 TEST(Config, sizes_that_cannot_be_are_refused) {
