@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/verb.h"
-#include "hethub/base/error.h"
 #include "hethub/base/json.h"
+#include "hethub/checkpoint/check.h"
 #include "hethub/checkpoint/export.h"
 #include "hethub/checkpoint/folder.h"
 #include "hethub/checkpoint/inspect.h"
@@ -31,24 +31,44 @@ int run_inspect(const PathArguments& arguments, bool json) {
   return 0;
 }
 
+void print_checked(const CheckedCheckpoint& checked) {
+  for (const std::string& fault : checked.faults) {
+    std::cout << checked.folder.string() << ": " << fault << '\n';
+  }
+  std::cout << "step " << checked.step << ": ";
+  if (checked.shards == 0) {
+    std::cout << "not a checkpoint that can be opened\n";
+    return;
+  }
+  std::cout << checked.shards - std::ssize(checked.faults) << " of " << checked.shards
+            << " shards are as they were written\n";
+}
+
+// The newest decides, even where an older one is good.
 int run_verify(const PathArguments& arguments, bool json) {
-  const Checkpoint checkpoint = Checkpoint::open(resolve_checkpoint(arguments.path));
-  const std::vector<std::string> faults = checkpoint.verify();
-  const std::size_t shards = checkpoint.manifest().files.size();
+  const std::vector<CheckedCheckpoint> all = check_checkpoints(arguments.path);
+  const CheckedCheckpoint& newest = all.front();
+  const bool any_good = all.back().good();
   if (json) {
-    const Json report = {{"folder", checkpoint.folder().string()},
-                         {"step", checkpoint.facts().step},
-                         {"shards", shards},
-                         {"faults", faults}};
+    Json report = {{"folder", newest.folder.string()},
+                   {"step", newest.step},
+                   {"shards", newest.shards},
+                   {"faults", newest.faults},
+                   {"newest_good_step", nullptr}};
+    if (any_good) report["newest_good_step"] = all.back().step;
     std::cout << report.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
-    return faults.empty() ? 0 : 1;
+    return newest.good() ? 0 : 1;
   }
-  for (const std::string& fault : faults) {
-    std::cout << checkpoint.folder().string() << ": " << fault << '\n';
+  for (const CheckedCheckpoint& checked : all) {
+    print_checked(checked);
   }
-  std::cout << "step " << checkpoint.facts().step << ": " << shards - faults.size() << " of "
-            << shards << " shards are as they were written\n";
-  return faults.empty() ? 0 : 1;
+  if (newest.good()) return 0;
+  if (any_good) {
+    std::cout << "the newest good one is step " << all.back().step << '\n';
+  } else if (all.size() > 1) {
+    std::cout << "none of them is good\n";
+  }
+  return 1;
 }
 
 int run_export(const ExportArguments& arguments, bool json) {
@@ -80,7 +100,7 @@ void add_inspect(CLI::App& checkpoint, VerbCall& call) {
 void add_checksums(CLI::App& checkpoint, VerbCall& call) {
   CLI::App& command = *checkpoint.add_subcommand("verify", "compare checksums; exit 1 if wrong");
   const auto arguments = std::make_shared<PathArguments>();
-  command.add_option("dir", arguments->path, "a checkpoint, or a run's folder: its newest")
+  command.add_option("dir", arguments->path, "a checkpoint, or a run's folder: its newest decides")
       ->required();
   command.footer("Example: hethub checkpoint verify runs/a");
   on_chosen(command, call, "checkpoint verify", arguments, run_verify);

@@ -1,5 +1,6 @@
-// What would lose a run, mix two, or end in the middle is refused before the
-// first step.
+// What would lose a run, mix two, or end in the middle is refused before the first step.
+
+#include <functional>
 
 #include <gtest/gtest.h>
 
@@ -25,8 +26,7 @@ class Refusals : public testing::Test {
     ASSERT_EQ(saved.status, 0) << saved.output;
   }
 
-  // Changes a byte of a step's only shard, counted from the end if `at` is
-  // negative.
+  // Changes a byte of a step's only shard, counted from the end if `at` is negative.
   void damage(int step, std::int64_t at) {
     const std::string file = space_.path(text("c/step-0000000", step, "/shard-0.safetensors"));
     std::string content = read_file(file);
@@ -110,8 +110,7 @@ TEST_F(Refusals, a_new_run_in_the_folder_of_another_is_refused) {
 TEST_F(Refusals, a_trace_that_cannot_be_written_is_found_before_the_first_step) {
   space_.write_plan("two.json", {replica_of("cpu", 0, 1, 1), replica_of("cpu", 1, 1, 1)});
   const std::string more =
-      "--data text --held-out-fraction 0 --steps 2 "
-      "--trace nowhere/trace.json --log-json log.jsonl";
+      "--data text --held-out-fraction 0 --steps 2 --trace nowhere/trace.json --log-json log.jsonl";
   for (const std::string& command :
        {"train --plan plan.json " + more, "launch --plan two.json -- train " + more}) {
     const Outcome outcome = space_.hethub(command);
@@ -144,8 +143,7 @@ TEST_F(Refusals, a_cluster_file_says_what_opens_a_kind) {
   };
   space_.write_plan("plan.json", {replica_of("cuda", 0, 2, 1)});
   const std::string launch =
-      "launch --plan plan.json -- train --data text "
-      "--held-out-fraction 0 --steps 2 --cluster";
+      "launch --plan plan.json -- train --data text --held-out-fraction 0 --steps 2 --cluster";
   write_cluster("cpu");
   EXPECT_EQ(train("--steps 2 --dry-run --cluster cluster.yaml").status, 0);
   for (const char* space : {" ", "="}) {
@@ -173,8 +171,7 @@ TEST_F(Refusals, verify_and_profile_refuse_a_backend_that_was_not_built) {
 
 TEST_F(Refusals, a_strategy_that_is_unknown_is_a_wrong_command_line) {
   const Outcome outcome = space_.hethub(
-      "plan --model config.json --cluster cluster.yaml "
-      "--global-batch 2 --sequence-length 32 "
+      "plan --model config.json --cluster cluster.yaml --global-batch 2 --sequence-length 32 "
       "-o out.json --strategy magic");
   EXPECT_EQ(outcome.status, 64) << outcome.output;
   EXPECT_TRUE(outcome.says("found magic, expected exact")) << outcome.output;
@@ -185,9 +182,9 @@ TEST_F(Refusals, ranks_of_several_hosts_need_a_secret) {
   const std::string without =
       text("cd ", space_.path("."), " && env -u HETHUB_SECRET -u HETHUB_SECRET_FILE ");
   const std::string train = " train --plan two.json --data text --steps 2";
-  const Outcome launch = run_command(text(without, HETHUB_PROGRAM,
-                                          " launch --plan two.json --ranks 0 --port 29517 -- "
-                                          "train --data text --steps 2"));
+  const Outcome launch = run_command(
+      text(without, HETHUB_PROGRAM,
+           " launch --plan two.json --ranks 0 --port 29517 -- train --data text --steps 2"));
   EXPECT_EQ(launch.status, 78) << launch.output;
   EXPECT_TRUE(launch.says("HETHUB_SECRET_FILE")) << launch.output;
   const Outcome rank =
@@ -195,6 +192,40 @@ TEST_F(Refusals, ranks_of_several_hosts_need_a_secret) {
                        HETHUB_PROGRAM, train));
   EXPECT_EQ(rank.status, 78) << rank.output;
   EXPECT_TRUE(rank.says("HETHUB_SECRET_FILE")) << rank.output;
+}
+
+TEST_F(Refusals, verify_says_no_if_the_newest_checkpoint_is_broken_and_names_the_good_one) {
+  const std::string newest = space_.path("c/step-00000002");
+  const std::vector<std::function<void()>> breakages = {
+      [&] { damage(2, -1); }, [&] { damage(2, 20); },
+      [&] { std::filesystem::remove(newest + "/shard-0.safetensors"); },
+      [&] { std::filesystem::remove(newest + "/manifest.json"); }};
+  for (const auto& breakage : breakages) {
+    std::filesystem::remove_all(space_.path("c"));
+    save_two_steps();
+    EXPECT_EQ(space_.hethub("checkpoint verify c").status, 0);
+    breakage();
+    const Outcome outcome = space_.hethub("checkpoint verify c");
+    EXPECT_EQ(outcome.status, 1) << outcome.output;
+    EXPECT_TRUE(outcome.says("c/step-00000002: ")) << outcome.output;
+    EXPECT_TRUE(outcome.says("the newest good one is step 1")) << outcome.output;
+    const Outcome json = space_.hethub("checkpoint verify c --json");
+    EXPECT_EQ(json.status, 1);
+    EXPECT_EQ(Json::parse(json.output)["step"], 2);
+    EXPECT_EQ(Json::parse(json.output)["newest_good_step"], 1);
+  }
+  damage(1, -1);
+  const Outcome none = space_.hethub("checkpoint verify c");
+  EXPECT_EQ(none.status, 1);
+  EXPECT_TRUE(none.says("none of them is good")) << none.output;
+}
+
+TEST_F(Refusals, verify_does_not_mind_a_save_that_is_under_way) {
+  save_two_steps();
+  std::filesystem::create_directory(space_.path("c/step-00000003.tmp"));
+  const Outcome outcome = space_.hethub("checkpoint verify c");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("step 2: 1 of 1 shards")) << outcome.output;
 }
 
 }  // namespace
