@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -137,6 +138,7 @@ Json json_of(const LaunchResult& result) {
                             {"signal", end.signal},
                             {"last_error", end.last_error_line}});
   }
+  if (result.interrupted_by > 0) json["interrupted_by"] = result.interrupted_by;
   if (result.first_failure) json["first_failure"] = result.first_failure->rank;
   return json;
 }
@@ -156,6 +158,12 @@ int run_launch(const LaunchArguments& arguments, bool json) {
   const LaunchResult result = run_ranks(options);
   if (json)
     std::cout << json_of(result).dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+  if (result.interrupted_by > 0 && !json) {
+    std::cerr << "hethub: launch: "
+              << (result.interrupted_by == SIGINT ? "interrupted by the user"
+                                                  : "told to end by SIGTERM")
+              << "; its " << result.ends.size() << " ranks have ended\n";
+  }
   if (result.first_failure && !json) {
     std::cerr << "hethub: launch: " << result.first_failure->text() << "; it was the first of "
               << result.ends.size() << " ranks to fail"

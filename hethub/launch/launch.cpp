@@ -200,6 +200,7 @@ class Launch {
     for (int signal = signals_.next(); signal != 0; signal = signals_.next()) {
       if (signal == SIGCHLD) continue;
       told_to_ = true;
+      if (!pressing_) result_.interrupted_by = signal;
       kill_all(signal);
       begin_pressing();
     }
@@ -250,6 +251,10 @@ class Launch {
   void drain() { read_output(); }
 
   void choose_first_failure() {
+    if (result_.interrupted_by > 0) {
+      result_.exit_status = 128 + result_.interrupted_by;
+      return;
+    }
     const auto& ends = result_.ends;
     auto first = std::find_if(ends.begin(), ends.end(), [](const RankEnd& end) {
       return end.failed() && !end.told_to && end.exit_status != kPeerLost;

@@ -50,6 +50,8 @@ struct RankEnd {
 struct LaunchResult {
   int exit_status =
       0;  ///< of the first failure; 128 + the signal, if one ended it; 0: all went well
+  int interrupted_by = 0;  ///< SIGINT or SIGTERM, if one told the launcher to end its ranks before
+                           ///< any had failed; exit_status is then 128 + the signal
   int master_port = 0;
   std::vector<RankEnd> ends = {};  ///< in the order in which they ended
   std::optional<RankEnd> first_failure = {};

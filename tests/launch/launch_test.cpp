@@ -231,7 +231,18 @@ TEST(Launch, ctrl_c_is_passed_on_and_the_launcher_waits_for_the_ranks) {
   EXPECT_EQ(lines, (std::multiset<std::string>{"[rank 0 cpu] bye", "[rank 1 cpu] bye"}));
   const int status = launcher.wait();
   EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 5);
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
+}
+
+TEST(Launch, a_rank_that_failed_before_ctrl_c_stays_the_reason) {
+  OtherLauncher launcher("echo ready; test $RANK = 0 && exit 7; sleep 30");
+  launcher.read_line();
+  launcher.read_line();
+  ::usleep(200'000);  // the grace of a second is not over
+  ::kill(launcher.process(), SIGINT);
+  const int status = launcher.wait();
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 TEST(Launch, no_rank_outlives_a_launcher_that_is_killed) {
