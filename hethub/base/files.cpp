@@ -10,39 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "hethub/base/descriptor.h"
 #include "hethub/base/error.h"
 
 namespace hethub {
 namespace {
-
-[[noreturn]] void cannot_write(const std::filesystem::path& file) {
-  throw Error(ErrorCode::kCannotWrite, {.what = file.string() + ": write",
-                                        .found = std::strerror(errno),
-                                        .expected = "a place that can be written",
-                                        .fix = "check the folder, its rights and its free space"});
-}
-
-[[noreturn]] void cannot_read(const std::filesystem::path& file) {
-  throw Error(ErrorCode::kMissingInput, {.what = file.string(),
-                                         .found = std::strerror(errno),
-                                         .expected = "a readable file",
-                                         .fix = "check the path and its rights"});
-}
-
-// A file descriptor, closed at the end.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 void write_all(int fd, std::string_view content, const std::filesystem::path& file) {
   while (!content.empty()) {
@@ -54,6 +26,21 @@ void write_all(int fd, std::string_view content, const std::filesystem::path& fi
 }
 
 }  // namespace
+
+void cannot_write(const std::filesystem::path& file) {
+  throw Error(ErrorCode::kCannotWrite, {.what = file.string() + ": write",
+                                        .found = std::strerror(errno),
+                                        .expected = "a place that can be written",
+                                        .fix = "check the folder, its rights and its free space"});
+}
+
+void cannot_read(const std::filesystem::path& file, std::string_view found) {
+  throw Error(ErrorCode::kMissingInput,
+              {.what = file.string(),
+               .found = found.empty() ? std::strerror(errno) : std::string(found),
+               .expected = "a readable file",
+               .fix = "check the path and its rights"});
+}
 
 std::string read_file(const std::filesystem::path& file) {
   const Descriptor in(::open(file.c_str(), O_RDONLY | O_CLOEXEC));

@@ -14,6 +14,12 @@ std::string read_file(const std::filesystem::path& file);
 /// a reader sees the old content or the new. Throws kCannotWrite and leaves `file` as it was.
 void write_file(const std::filesystem::path& file, std::string_view content);
 
+/// Throws kCannotWrite for `file`; what was found is the calling thread's errno.
+[[noreturn]] void cannot_write(const std::filesystem::path& file);
+
+/// Throws kMissingInput for `file`; what was found is errno if `found` is empty.
+[[noreturn]] void cannot_read(const std::filesystem::path& file, std::string_view found = {});
+
 /// Makes the rename or creation of what is in `folder` survive a loss of power (fsync).
 void sync_folder(const std::filesystem::path& folder);
 

@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "hethub/base/descriptor.h"
+
 namespace hethub {
 
 /// Whether `name` can only name a file of the folder it is used in.
@@ -20,12 +22,6 @@ class FileHandle {
 
   /// Creates or empties `file`. Throws kCannotWrite.
   static FileHandle create(const std::filesystem::path& file);
-
-  FileHandle(FileHandle&& other) noexcept;
-  FileHandle& operator=(FileHandle&& other) noexcept;
-  FileHandle(const FileHandle&) = delete;
-  FileHandle& operator=(const FileHandle&) = delete;
-  ~FileHandle();
 
   const std::filesystem::path& path() const { return path_; }
 
@@ -45,7 +41,7 @@ class FileHandle {
   FileHandle(std::filesystem::path path, int fd);
 
   std::filesystem::path path_;
-  int fd_ = -1;
+  Descriptor descriptor_;
 };
 
 }  // namespace hethub

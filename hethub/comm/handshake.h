@@ -6,7 +6,7 @@
 #include <string>
 
 #include "hethub/base/deadline.h"
-#include "hethub/comm/descriptor.h"
+#include "hethub/base/descriptor.h"
 
 namespace hethub {
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "hethub/base/deadline.h"
+#include "hethub/base/descriptor.h"
 #include "hethub/base/error.h"
 #include "hethub/comm/connection.h"
-#include "hethub/comm/descriptor.h"
 #include "hethub/comm/message.h"
 #include "hethub/comm/wire.h"
 

@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-#include "hethub/comm/descriptor.h"
+#include "hethub/base/descriptor.h"
 #include "hethub/launch/launch.h"
 
 namespace hethub {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "hethub/comm/descriptor.h"
+#include "hethub/base/descriptor.h"
 #include "hethub/comm/wire.h"
 
 namespace hethub {

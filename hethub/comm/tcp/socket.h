@@ -5,7 +5,7 @@
 #include <string>
 
 #include "hethub/base/deadline.h"
-#include "hethub/comm/descriptor.h"
+#include "hethub/base/descriptor.h"
 
 namespace hethub {
 

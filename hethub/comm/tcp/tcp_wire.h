@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "hethub/comm/descriptor.h"
+#include "hethub/base/descriptor.h"
 #include "hethub/comm/wire.h"
 
 namespace hethub {
