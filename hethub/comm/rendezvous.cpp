@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -167,6 +169,8 @@ Descriptor introduced(Descriptor socket, const Meeting& meeting, const SocketAdd
       return socket;
     } catch (const Error& pushed_out) {
       if (pushed_out.code() != ErrorCode::kUnavailable) throw;
+      // What is no rank may end each connection at once: it is not called without pause.
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
       try {
         socket = connect_to(at.host, at.port, std::min(meeting.deadline, after_seconds(1)));
       } catch (const Error&) {
