@@ -29,33 +29,38 @@ std::string backend_of(const std::string& kind, const std::string& cluster_file)
   return cluster_file.empty() ? kind : kind_named(read_cluster(cluster_file), kind).backend;
 }
 
-}  // namespace
-
-void require_backends(const std::vector<std::string>& kinds, const std::string& cluster_file) {
+void require_built(const std::string& kind, const std::string& backend,
+                   const std::string& cluster_file) {
   const std::vector<std::string> built = backend_names();
+  if (std::find(built.begin(), built.end(), backend) != built.end()) return;
   std::string known;
   for (const std::string& name : built) {
     known += (known.empty() ? "" : ", ") + name;
   }
+  throw Error(ErrorCode::kInvalidConfig,
+              {.what = text("kind ", kind),
+               .found = text("backend '", backend, "', which this build lacks"),
+               .expected = text("one of its backends: ", known),
+               .fix = cluster_file.empty()
+                          ? "say in a --cluster file which of them opens this kind, or make a "
+                            "plan for kinds that are here"
+                          : text("change the kind's backend in ", cluster_file,
+                                 ", or make a plan for kinds that are here")});
+}
+
+}  // namespace
+
+void require_backends(const std::vector<std::string>& kinds, const std::string& cluster_file) {
   for (const std::string& kind : std::set<std::string>(kinds.begin(), kinds.end())) {
-    const std::string backend = backend_of(kind, cluster_file);
-    if (std::find(built.begin(), built.end(), backend) != built.end()) continue;
-    throw Error(ErrorCode::kInvalidConfig,
-                {.what = text("kind ", kind),
-                 .found = text("backend '", backend, "', which this build lacks"),
-                 .expected = text("one of its backends: ", known),
-                 .fix = cluster_file.empty()
-                            ? "say in a --cluster file which of them opens this kind, or make a "
-                              "plan for kinds that are here"
-                            : text("change the kind's backend in ", cluster_file,
-                                   ", or make a plan for kinds that are here")});
+    require_built(kind, backend_of(kind, cluster_file), cluster_file);
   }
 }
 
 std::unique_ptr<Backend> open_kind(const std::string& kind, const std::string& cluster_file,
                                    const BackendOptions& options) {
-  require_backends({kind}, cluster_file);
-  return open_backend(backend_of(kind, cluster_file), options);
+  const std::string backend = backend_of(kind, cluster_file);
+  require_built(kind, backend, cluster_file);
+  return open_backend(backend, options);
 }
 
 double measured_peak(const Plan& plan, const Costs& costs) {
