@@ -89,7 +89,7 @@ std::unique_ptr<PreparedCollective> Communicator::prepare(const CollectiveAlgori
   made->event_ = options_.port->backend().make_event();
   const bool staged = options_.port->route().staged();
   made->staging_ =
-      std::make_unique<StagingMemory>(staged ? (kSendPlaces + 1) * made->place_bytes_ : 0);
+      HostPages(staged ? (kSendPlaces + 1) * made->place_bytes_ : 0, "host memory for messages");
   made->sent_.resize(made->steps_.size());
   return made;
 }
@@ -153,7 +153,7 @@ void Communicator::send_chunk(Running& running, const Step& step) const {
   Route& route = options_.port->route();
   std::byte* staging = nullptr;
   if (route.staged()) {
-    staging = collective.staging_->data() + (running.sends % kSendPlaces) * collective.place_bytes_;
+    staging = collective.staging_.data() + (running.sends % kSendPlaces) * collective.place_bytes_;
     if (running.sends >= kSendPlaces) {
       auto& before = collective.sent_[static_cast<std::size_t>(running.sends - kSendPlaces)];
       if (before.under_way) messenger().wait(before.handle, running.deadline, running.operation);
@@ -177,7 +177,7 @@ void Communicator::recv_chunk(Running& running, const Step& step) const {
   wait_for_device(running);  // the chunk, or the staging memory, may still be read
   const View view = view_of(running, step.to);
   const std::span<std::byte> host =
-      route.host_of(view, collective.staging_->data() + kSendPlaces * collective.place_bytes_);
+      route.host_of(view, collective.staging_.data() + kSendPlaces * collective.place_bytes_);
   const Handle handle = messenger().post_recv(world_rank(step.peer), running.tag, host);
   messenger().wait(handle, running.deadline, running.operation);
   route.queue_after_recv(view, host, options_.port->queue());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hethub/base/dtype.h"
+#include "hethub/base/host_pages.h"
 #include "hethub/collective/algorithm.h"
 #include "hethub/comm/device_port.h"
 #include "hethub/comm/messenger.h"
@@ -43,7 +44,7 @@ class PreparedCollective {
   std::vector<PreparedOp*> additions_ = {};  // for each step; null unless it reduces
   std::vector<std::unique_ptr<PreparedOp>> owned_additions_ = {};
   std::unique_ptr<Event> event_ = {};
-  std::unique_ptr<StagingMemory> staging_ = {};  // two chunks to send, one that arrives
+  HostPages staging_ = {};  // two chunks to send, one that arrives
   std::vector<SentChunk> sent_ = {};
 };
 

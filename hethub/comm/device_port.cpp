@@ -41,7 +41,8 @@ void Request::cancel() noexcept {
 DevicePort::DevicePort(const DevicePortOptions& options)
     : options_(options),
       route_(options.force_host_staged ? make_host_staged_route() : route_for(*options.backend)),
-      staging_(route_->staged() ? options.staging_slots * options.staging_bytes : 0),
+      staging_(route_->staged() ? options.staging_slots * options.staging_bytes : 0,
+               "host memory for messages"),
       slots_(static_cast<std::size_t>(route_->staged() ? options.staging_slots : 0)),
       entries_(static_cast<std::size_t>(options.requests)),
       departures_(static_cast<std::size_t>(options.requests)) {

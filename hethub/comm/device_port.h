@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hethub/accel/backend.h"
+#include "hethub/base/host_pages.h"
 #include "hethub/comm/messenger.h"
 #include "hethub/comm/route.h"
 
@@ -113,7 +114,7 @@ class DevicePort {
 
   DevicePortOptions options_;
   std::unique_ptr<Route> route_;
-  StagingMemory staging_;
+  HostPages staging_;
   std::vector<StagingSlot> slots_;
   std::vector<Entry> entries_;
   // Entries whose device work is not done, in the order of their calls.

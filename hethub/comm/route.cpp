@@ -1,12 +1,5 @@
 #include "hethub/comm/route.h"
 
-#include <cerrno>
-#include <cstring>
-
-#include <sys/mman.h>
-
-#include "hethub/base/error.h"
-
 namespace hethub {
 namespace {
 
@@ -42,28 +35,7 @@ class HostStagedRoute : public Route {
   }
 };
 
-constexpr std::size_t kHugePage = 2 * 1024 * 1024;
-
 }  // namespace
-
-StagingMemory::StagingMemory(std::int64_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
-  const auto size = static_cast<std::size_t>(bytes);
-  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw Error(ErrorCode::kOutOfMemory, {.what = "host memory for messages",
-                                          .found = std::strerror(errno),
-                                          .expected = text(bytes, " bytes"),
-                                          .fix = "free memory, or lower the staging size"});
-  }
-  data_ = static_cast<std::byte*>(memory);
-  if (size >= kHugePage) ::madvise(memory, size, MADV_HUGEPAGE);
-  std::memset(memory, 0, size);
-}
-
-StagingMemory::~StagingMemory() {
-  if (data_ != nullptr) ::munmap(data_, static_cast<std::size_t>(bytes_));
-}
 
 std::unique_ptr<Route> make_host_staged_route() { return std::make_unique<HostStagedRoute>(); }
 

@@ -10,23 +10,6 @@
 
 namespace hethub {
 
-/// Host memory of a size fixed at the start, backed by huge pages where the system gives them and
-/// touched once, so that no message pays for a page fault.
-class StagingMemory {
- public:
-  explicit StagingMemory(std::int64_t bytes);
-  ~StagingMemory();
-  StagingMemory(const StagingMemory&) = delete;
-  StagingMemory& operator=(const StagingMemory&) = delete;
-
-  std::byte* data() const { return data_; }
-  std::int64_t bytes() const { return bytes_; }
-
- private:
-  std::byte* data_ = nullptr;
-  std::int64_t bytes_ = 0;
-};
-
 /// How bytes pass between the memory of one rank's device and the messages on the wire. Which
 /// route a rank takes does not change what is on the wire, so the two ends may differ.
 /// Implementations: direct (the CPU can address the memory), host-staged (all others).

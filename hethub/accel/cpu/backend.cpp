@@ -4,7 +4,6 @@
 #include <limits>
 
 #include <oneapi/dnnl/dnnl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "hethub/accel/cpu/affinity.h"
@@ -12,15 +11,10 @@
 #include "hethub/accel/cpu/levels.h"
 #include "hethub/accel/cpu/prepare.h"
 #include "hethub/base/error.h"
+#include "hethub/base/host_pages.h"
 
 namespace hethub {
 namespace {
-
-constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
-
-std::int64_t round_up(std::int64_t bytes, std::int64_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
 
 std::int64_t page_bytes() { return sysconf(_SC_PAGESIZE); }
 
@@ -65,36 +59,24 @@ std::int64_t free_memory() {
   return std::min(system, std::max<std::int64_t>(0, group_limit() - group_use()));
 }
 
-// Pages of zeros, huge where they fit, present from the start: a step takes no page fault.
+void require_room(std::int64_t bytes) {
+  const std::int64_t free = free_memory();
+  if (bytes <= free) return;
+  throw Error(ErrorCode::kOutOfMemory,
+              {.what = "cpu: memory for a buffer",
+               .found = text(free, " bytes free"),
+               .expected = text(bytes),
+               .fix = "choose a plan that needs less on this machine, or end other programs"});
+}
+
 class CpuBuffer : public Buffer {
  public:
-  explicit CpuBuffer(std::int64_t bytes) : Buffer(bytes) {
-    const std::int64_t alignment = bytes >= kHugePage ? kHugePage : page_bytes();
-    mapped_bytes_ = round_up(std::max<std::int64_t>(bytes, 1), page_bytes()) + alignment;
-    mapped_ = mmap(nullptr, static_cast<std::size_t>(mapped_bytes_), PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mapped_ == MAP_FAILED) fail(bytes);
-    const auto start = reinterpret_cast<std::intptr_t>(mapped_);
-    data_ = static_cast<std::byte*>(mapped_) + (round_up(start, alignment) - start);
-    if (bytes >= kHugePage) madvise(data_, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
-    std::memset(data_, 0, static_cast<std::size_t>(bytes));
-  }
-  ~CpuBuffer() override { munmap(mapped_, static_cast<std::size_t>(mapped_bytes_)); }
-
-  std::byte* host_data() override { return data_; }
-
-  [[noreturn]] static void fail(std::int64_t bytes) {
-    throw Error(ErrorCode::kOutOfMemory,
-                {.what = "cpu: memory for a buffer",
-                 .found = text(free_memory(), " bytes free"),
-                 .expected = text(bytes),
-                 .fix = "choose a plan that needs less on this machine, or end other programs"});
-  }
+  explicit CpuBuffer(std::int64_t bytes)
+      : Buffer(bytes), pages_(bytes, "cpu: memory for a buffer") {}
+  std::byte* host_data() override { return pages_.data(); }
 
  private:
-  void* mapped_ = nullptr;
-  std::int64_t mapped_bytes_ = 0;
-  std::byte* data_ = nullptr;
+  HostPages pages_;
 };
 
 std::byte* address_of(const View& view) { return view.buffer->host_data() + view.offset; }
@@ -156,7 +138,7 @@ class CpuBackend : public Backend {
                          .found = text(bytes),
                          .expected = "0 or more bytes",
                          .fix = "correct the sizes of the program"});
-    if (bytes > free_memory()) CpuBuffer::fail(bytes);
+    require_room(bytes);
     return std::make_unique<CpuBuffer>(bytes);
   }
   std::unique_ptr<Queue> make_queue() override { return std::make_unique<CpuQueue>(affinity_); }

@@ -73,15 +73,19 @@ class OpenclBackend final : public Backend {
   std::unique_ptr<Buffer> allocate(std::int64_t bytes) override {
     require_room(bytes);
     const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 4) + 3) / 4 * 4;
+    // A CPU device computes in the host's memory, where the driver would take small pages.
+    HostPages pages(limits_.is_cpu ? static_cast<std::int64_t>(size) : 0, "opencl: allocation");
+    const cl_mem_flags place = limits_.is_cpu ? CL_MEM_USE_HOST_PTR : 0;
     cl_int status = CL_SUCCESS;
-    Memory memory(clCreateBuffer(context_.get(), CL_MEM_READ_WRITE, size, nullptr, &status));
+    Memory memory(
+        clCreateBuffer(context_.get(), CL_MEM_READ_WRITE | place, size, pages.data(), &status));
     check(status, "clCreateBuffer", bytes_text(static_cast<double>(bytes)));
     const cl_int zero = 0;
     check(clEnqueueFillBuffer(queue_.get(), memory.get(), &zero, sizeof(zero), 0, size, 0, nullptr,
                               nullptr),
           "clEnqueueFillBuffer", "allocation");
     check(clFinish(queue_.get()), "clFinish", "allocation");
-    return std::make_unique<OpenclBuffer>(std::move(memory), bytes, allocated_);
+    return std::make_unique<OpenclBuffer>(std::move(pages), std::move(memory), bytes, allocated_);
   }
 
   std::unique_ptr<Queue> make_queue() override {

@@ -16,8 +16,8 @@ constexpr std::string_view kQueuedWork = "queued work";
 
 }  // namespace
 
-OpenclBuffer::OpenclBuffer(Memory memory, std::int64_t bytes, std::int64_t& total)
-    : Buffer(bytes), memory_(std::move(memory)), total_(total) {
+OpenclBuffer::OpenclBuffer(HostPages pages, Memory memory, std::int64_t bytes, std::int64_t& total)
+    : Buffer(bytes), pages_(std::move(pages)), memory_(std::move(memory)), total_(total) {
   total_ += bytes;
 }
 

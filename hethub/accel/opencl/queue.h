@@ -4,21 +4,24 @@
 
 #include "hethub/accel/backend.h"
 #include "hethub/accel/opencl/handle.h"
+#include "hethub/base/host_pages.h"
 
 namespace hethub::opencl {
 
 /// One buffer object. Views of it are the object and an offset; there are no sub-buffers.
 class OpenclBuffer final : public Buffer {
  public:
-  /// `total` is the owner's count of allocated bytes; it outlives the buffer.
-  OpenclBuffer(Memory memory, std::int64_t bytes, std::int64_t& total);
+  /// `pages` is the host memory that the object lies in, if not the driver's. `total` is the
+  /// owner's count of allocated bytes; it outlives the buffer.
+  OpenclBuffer(HostPages pages, Memory memory, std::int64_t bytes, std::int64_t& total);
   ~OpenclBuffer() override { total_ -= bytes(); }
 
   std::byte* host_data() override { return nullptr; }
   cl_mem memory() const { return memory_.get(); }
 
  private:
-  Memory memory_;
+  HostPages pages_;
+  Memory memory_;  // given back before the pages
   std::int64_t& total_;
 };
 
