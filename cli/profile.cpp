@@ -21,6 +21,7 @@
 #include "hethub/cost/costs_file.h"
 #include "hethub/launch/launch.h"
 #include "hethub/profile/link_timer.h"
+#include "hethub/profile/program_costs.h"
 
 namespace hethub {
 namespace {
@@ -294,10 +295,10 @@ void print_table(const Costs& costs, const std::vector<std::pair<std::string, Js
                 link.second.c_str(), link.rate.latency_s * 1e6, link.rate.bytes_per_s / 1e9);
   }
   std::printf(
-      "\nEach op: median of batches run back to back on its device. Program: what running "
-      "one costs beside\nits ops. ops/program: the ops' sum over a measured forward and "
-      "backward pass. Links: a\nmessage each way at once, fitted. All of it took "
-      "%.1f s.\n",
+      "\nEach op: median of batches run back to back on its device, then scaled so that the ops of "
+      "a forward\nor backward pass add up to what it took. ops/program: their sum before that. "
+      "Program: what running\none costs beside its ops. Links: a message each way at once, fitted. "
+      "All of it took %.1f s.\n",
       seconds);
 }
 

@@ -5,17 +5,12 @@
 
 #include <unistd.h>
 
-#include "hethub/base/clock.h"
 #include "hethub/base/error.h"
-#include "hethub/plan/segments.h"
 #include "hethub/profile/link_timer.h"
-#include "hethub/profile/program_timer.h"
+#include "hethub/profile/program_costs.h"
 
 namespace hethub {
 namespace {
-
-constexpr int kProgramRuns = 41;
-constexpr double kProgramSeconds = 3;  // most that these may take
 
 std::vector<Op> square_products() {
   std::vector<Op> ops;
@@ -23,53 +18,6 @@ std::vector<Op> square_products() {
     ops.push_back({text("product ", size), DType::kF32, Linear{size, size, size, false}});
   }
   return ops;
-}
-
-// A stage with everything that a model has, but one layer only.
-Plan small_plan(const ProfileOptions& options, ModelConfig& model) {
-  model = options.model;
-  model.layers = std::min(model.layers, 2);
-  if (!model.windows.empty()) model.windows.resize(static_cast<std::size_t>(model.layers));
-  const auto& sizes = options.covered.micro_batch_sizes;
-  return covering_plans(model,
-                        {.sequence_length = options.covered.sequence_length,
-                         .micro_batch_sizes = {*std::min_element(sizes.begin(), sizes.end())}})
-      .front();
-}
-
-RankPlan small_rank(const ProfileOptions& options) {
-  ModelConfig model;
-  const Plan plan = small_plan(options, model);
-  return make_rank_plan(plan, model, segments_of(plan, model), 0);
-}
-
-double sum_of_ops(const RankPlan& rank, const std::vector<OpTime>& times) {
-  double sum = 0;
-  for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
-    for (const Instruction& instruction : rank.program.phase(phase)) {
-      const auto same = std::find_if(times.begin(), times.end(), [&](const OpTime& time) {
-        return time.op.dtype == instruction.op.dtype && time.op.body == instruction.op.body;
-      });
-      if (same != times.end()) sum += same->seconds;
-    }
-  }
-  return sum;
-}
-
-void measure_program(Backend& backend, const ProfileOptions& options,
-                     const std::vector<OpTime>& times, KindProfile& profile) {
-  const RankPlan rank = small_rank(options);
-  LoadedProgram program(backend, rank);
-  std::vector<double> seconds;
-  const double begin = seconds_now();
-  for (int run = -2; run < kProgramRuns; ++run) {
-    if (run > 2 && seconds_now() - begin > kProgramSeconds) break;
-    const double both = program.run(Phase::kForward) + program.run(Phase::kBackward);
-    if (run >= 0) seconds.push_back(both);
-  }
-  profile.program_seconds = median_of(seconds);
-  profile.ops_seconds = sum_of_ops(rank, times);
-  profile.costs.action_seconds = std::max(0.0, (profile.program_seconds - profile.ops_seconds) / 2);
 }
 
 void take_times(const std::vector<OpTime>& times, KindProfile& profile) {
@@ -98,25 +46,24 @@ KindProfile profile_kind(Backend& backend, const ProfileOptions& options) {
   std::vector<Op> ops = distinct_ops(covering_plans(options.model, options.covered), options.model);
   const std::vector<Op> products = square_products();
   ops.insert(ops.end(), products.begin(), products.end());
-  const auto times = time_ops(backend, ops, options.timing);
+  auto times = time_ops(backend, ops, options.timing);
+  profile.costs.action_seconds = time_action(backend);
+  const bool complete = std::all_of(times.begin(), times.end(),
+                                    [](const OpTime& time) { return time.problem.empty(); });
+  if (complete) {
+    for (const ProgramTime& time :
+         calibrate(backend, options, profile.costs.action_seconds, times)) {
+      profile.program_seconds += time.seconds;
+      profile.ops_seconds += time.ops_seconds;
+    }
+  }
   take_times(times, profile);
   const Op least{"least", DType::kF32, Fill{.count = 1}};
   profile.costs.launch_seconds = time_ops(backend, {least}, options.timing).front().seconds;
   const CopyRates copies = time_copies(backend, message_sizes());
   profile.costs.download = copies.download;
   profile.costs.upload = copies.upload;
-  if (profile.problems.empty()) measure_program(backend, options, times, profile);
   return profile;
-}
-
-void keep_busy(Backend& backend, const ProfileOptions& options,
-               const std::function<bool()>& enough) {
-  const RankPlan rank = small_rank(options);
-  LoadedProgram program(backend, rank);
-  while (!enough()) {
-    program.run(Phase::kForward);
-    program.run(Phase::kBackward);
-  }
 }
 
 std::int64_t resident_bytes() {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,19 +24,14 @@ struct KindProfile {
   std::vector<std::string> problems = {};  ///< ops it cannot run, and why: they have no row
   double memory_bytes_per_s =
       0;                       ///< best rate at which an op without many products moved its bytes
-  double program_seconds = 0;  ///< a forward and backward pass as it ran
-  double ops_seconds = 0;      ///< what its ops add up to
+  double program_seconds = 0;  ///< forward and backward passes as they ran
+  double ops_seconds = 0;      ///< what their ops, timed one by one, added up to
 };
 
 /// Measures one kind: every op of covering_plans, the best matrix product, the copies to and from
 /// the host, and what a program costs beside its ops. `fixed_memory_bytes` is the caller's, who
 /// knows what the process had before it opened the backend.
 KindProfile profile_kind(Backend& backend, const ProfileOptions& options);
-
-/// Runs a program of the model over and over until `enough` returns true: keeps a device as busy
-/// as training does while others are measured.
-void keep_busy(Backend& backend, const ProfileOptions& options,
-               const std::function<bool()>& enough);
 
 /// Memory of this process that is resident, now (Linux).
 std::int64_t resident_bytes();

@@ -9,6 +9,7 @@
 #include "hethub/base/error.h"
 #include "hethub/cost/costs_file.h"
 #include "hethub/profile/link_timer.h"
+#include "hethub/profile/program_costs.h"
 
 namespace hethub {
 namespace {
@@ -55,6 +56,25 @@ TEST(Profile, an_op_of_ten_times_the_work_takes_longer) {
                                {"large", DType::kF32, Linear{320, 640, 640, false}}},
                               {.seconds_per_op = 0.05});
   EXPECT_GT(times[1].seconds, 5 * times[0].seconds);
+}
+
+TEST(Profile, the_ops_of_a_pass_add_up_to_what_it_took) {
+  const auto backend = open_backend("cpu", {});
+  const ProfileOptions options = small_profile();
+  std::vector<OpTime> times;
+  for (const Op& op : distinct_ops(covering_plans(options.model, options.covered), options.model)) {
+    times.push_back({.op = op, .seconds = 1});  // far too long: scaled by what is measured
+  }
+  const auto passes = calibrate(*backend, options, 0, times);
+  ASSERT_EQ(passes.size(), 4U) << "forward and backward of two micro-batch sizes";
+  for (const ProgramTime& pass : passes) {
+    EXPECT_GT(pass.ops_seconds, 10) << "one second for each of its ops";
+    EXPECT_LT(pass.seconds, 1);
+  }
+  const auto scaled = calibrate(*backend, options, 0, times);
+  for (const ProgramTime& pass : scaled) {
+    EXPECT_LT(pass.ops_seconds, 1) << "micro-batches of " << pass.micro_batch_size;
+  }
 }
 
 // A device that refuses one op, as one whose driver lacks something does.
