@@ -215,12 +215,12 @@ void check_can_write(const Options& options, const TrainOptions& train) {
   std::filesystem::remove(file, failure);
 }
 
-void train_rank(const Options& options, const TrainOptions& train, Messenger& messenger,
-                bool json) {
+void train_rank(const Options& options, TrainOptions train, Messenger& messenger, bool json) {
   if (messenger.rank() == 0) check_can_write(options, train);
   const std::string kind = train.plan.kind_of_rank().at(static_cast<std::size_t>(messenger.rank()));
   const auto backend = open_kind(kind, options.cluster, options.device);
   const TokenDataset training(data_options(options, train, Split::kTraining));
+  train.data = digest_of(training);
   std::optional<TokenDataset> held_out;
   if (train.evaluate_rounds > 0) held_out.emplace(data_options(options, train, Split::kHeldOut));
   std::optional<LoggedSource> logged;
@@ -290,6 +290,7 @@ void add_state(CLI::App& verb, TrainOptions& train) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   verb.add_option("--resume", train.start.resume, "auto, or a checkpoint's folder");
+  verb.add_flag("--other-data", train.start.other_data, "resume with other samples than before");
   verb.add_option("--max-skips", train.most_skips_in_a_row, "skipped steps in a row that end it")
       ->capture_default_str();
 }

@@ -146,6 +146,7 @@ CheckpointFacts facts_from(const Json& document, const std::string& where) {
                            .counters = map_from<std::int64_t>(document, where, "counters"),
                            .optimizer = map_from<double>(document, where, "optimizer"),
                            .plan_hash = get<std::string>(document, where, "plan_hash")};
+  if (document.contains("data")) facts.data = get<std::string>(document, where, "data");
   facts.model_config = member(document, where, "model_config").dump(2);
   return facts;
 }
@@ -234,6 +235,7 @@ std::string to_text(const Manifest& manifest) {
                          {"step", facts.step},
                          {"next_sample", facts.next_sample},
                          {"plan_hash", facts.plan_hash},
+                         {"data", facts.data},
                          {"seeds", facts.seeds},
                          {"counters", facts.counters},
                          {"optimizer", facts.optimizer},

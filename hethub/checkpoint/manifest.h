@@ -68,6 +68,7 @@ struct CheckpointFacts {
   std::map<std::string, std::int64_t> counters = {};  ///< e.g. tokens seen
   std::map<std::string, double> optimizer = {};       ///< hyperparameters and scalars; finite
   std::string plan_hash = {};       ///< of the plan that wrote it; any may read it
+  std::string data = {};            ///< digest of the samples it was trained on; "": not known
   std::string model_config = "{}";  ///< config.json: every key, in its order
 };
 

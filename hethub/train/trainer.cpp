@@ -1,6 +1,7 @@
 #include "hethub/train/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstring>
 #include <limits>
@@ -12,6 +13,7 @@
 #include "hethub/base/clock.h"
 #include "hethub/base/error.h"
 #include "hethub/checkpoint/check.h"
+#include "hethub/checkpoint/checksum.h"
 #include "hethub/checkpoint/folder.h"
 #include "hethub/checkpoint/reader.h"
 #include "hethub/plan/plan_file.h"
@@ -68,6 +70,15 @@ void check_same_run(const std::filesystem::path& folder, const CheckpointFacts& 
                                             .expected = text(saved, ", that of ", folder.string()),
                                             .fix = "resume with the seed of the run"});
   }
+  if (!facts.data.empty() && !options.data.empty() && facts.data != options.data &&
+      !options.start.other_data) {
+    throw Error(
+        ErrorCode::kInvalidConfig,
+        {.what = folder.string(),
+         .found = "other training samples: another dataset, sequence length or held-out part",
+         .expected = "the samples of the run, so that it goes on with the next one",
+         .fix = "pass the --data that the run began with, or --other-data to change it"});
+  }
   const auto fields =
       differing_fields(parse_model(facts.model_config, folder.string()), options.model);
   if (fields.empty()) return;
@@ -79,6 +90,19 @@ void check_same_run(const std::filesystem::path& folder, const CheckpointFacts& 
                                           .found = "another model: it differs in " + all,
                                           .expected = "the model of the run",
                                           .fix = "pass the config.json that the run began with"});
+}
+
+// A resume from elsewhere writes into a folder of its own, or its steps mix with another run's.
+void check_folder_is_of(const std::filesystem::path& resumed, const CheckpointList& saved,
+                        const std::filesystem::path& dir) {
+  if (saved.complete.empty()) return;
+  std::error_code ignored;
+  if (std::filesystem::equivalent(resumed / "..", dir, ignored)) return;
+  throw Error(ErrorCode::kInvalidConfig,
+              {.what = dir.string(),
+               .found = text("checkpoints of another run than ", resumed.string()),
+               .expected = "an empty folder, or the one that the run is resumed from",
+               .fix = "name another --checkpoint-dir"});
 }
 
 RankPlan plan_of(const TrainOptions& options, const std::vector<Segment>& segments, int rank) {
@@ -109,6 +133,18 @@ std::function<void(std::int64_t, View, Queue&)> nan_of(const Injection& inject, 
 }
 
 }  // namespace
+
+std::string digest_of(const SampleSource& samples) {
+  const auto length = static_cast<std::size_t>(samples.sequence_length());
+  std::vector<std::int32_t> tokens(2 * length);
+  samples.read(0, std::span(tokens).first(length), std::span(tokens).last(length));
+  const std::array<std::int64_t, 2> sizes = {samples.sequence_length(),
+                                             samples.samples_per_epoch()};
+  Checksum sum;
+  sum.add(std::as_bytes(std::span(sizes)));
+  sum.add(std::as_bytes(std::span(tokens)));
+  return sum.hex();
+}
 
 Trainer::Trainer(TrainOptions options, Backend& backend, Messenger& messenger)
     : options_(std::move(options)),
@@ -147,6 +183,7 @@ void Trainer::start() {
   } else if (!wanted.empty()) {
     const std::filesystem::path folder = resolve_checkpoint(wanted);
     require_undamaged(folder);
+    check_folder_is_of(folder, saved, options_.checkpoint.dir);
     return resume(folder);
   }
   if (wanted.empty() && !saved.complete.empty()) {
@@ -303,6 +340,7 @@ void Trainer::save(const TrainObserver& observer) {
                                               {"epsilon", options_.optimizer.epsilon},
                                               {"weight_decay", options_.optimizer.weight_decay}},
                                 .plan_hash = plan_hash(options_.plan),
+                                .data = options_.data,
                                 .model_config = options_.model.json};
     const auto folder = commit_checkpoint(options_.checkpoint.dir, facts, state_.logical_tensors(),
                                           records, {.keep_last = options_.checkpoint.keep_last});

@@ -32,6 +32,7 @@ struct StartOptions {
   std::filesystem::path init_from = {};  ///< a Hugging Face folder; empty: from the seed
   bool tie_missing_head = false;
   std::string resume = {};  ///< "auto": the newest of the checkpoint folder, if any; or a path
+  bool other_data = false;  ///< resume with samples other than those the run began with
 };
 
 /// What may go wrong on purpose, for tests.
@@ -43,9 +44,13 @@ struct Injection {
   std::int64_t kill_step = -1;           ///< ... at this step (-1: the first that is saved)
 };
 
+/// A digest of a stream of samples: their length, how many there are, and the first one's tokens.
+std::string digest_of(const SampleSource& samples);
+
 struct TrainOptions {
   Plan plan = {};
   ModelConfig model = {};
+  std::string data = {};  ///< digest_of the training samples; "": a resume cannot check them
   OptimizerOptions optimizer = {};
   CheckpointOptions checkpoint = {};
   StartOptions start = {};

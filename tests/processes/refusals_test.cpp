@@ -87,6 +87,32 @@ TEST_F(Refusals, resuming_with_another_seed_names_both) {
   }
 }
 
+TEST_F(Refusals, resuming_with_other_samples_is_refused_unless_it_is_asked_for) {
+  save_two_steps();
+  space_.write("other.txt", std::string(5000, 'z') + "\n");
+  ASSERT_EQ(space_.hethub("data tokenize --input other.txt --tokenizer bytes -o other").status, 0);
+  const std::string resume =
+      "train --plan plan.json --data other --held-out-fraction 0 --steps 3 --checkpoint-dir c "
+      "--log-json log.jsonl --resume auto";
+  const Outcome refused = space_.hethub(resume);
+  EXPECT_EQ(refused.status, 78) << refused.output;
+  EXPECT_TRUE(refused.says("other training samples")) << refused.output;
+  EXPECT_FALSE(trained());
+  const Outcome resumed = space_.hethub(resume + " --other-data");
+  EXPECT_EQ(resumed.status, 0) << resumed.output;
+  EXPECT_TRUE(trained());
+}
+
+TEST_F(Refusals, a_resume_into_another_runs_folder_is_refused) {
+  save_two_steps();
+  ASSERT_EQ(train("--steps 2 --checkpoint-every 1 --checkpoint-dir d").status, 0);
+  const Outcome refused =
+      train("--steps 3 --checkpoint-dir d --resume c/step-2 --log-json log.jsonl");
+  EXPECT_EQ(refused.status, 78) << refused.output;
+  EXPECT_TRUE(refused.says("checkpoints of another run")) << refused.output;
+  EXPECT_FALSE(trained());
+}
+
 TEST_F(Refusals, resuming_with_another_model_names_what_differs_in_both) {
   save_two_steps();
   space_.write("config.json", Workspace::config(R"(,"rope_theta":5e5,"num_key_value_heads":2)"));
