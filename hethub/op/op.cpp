@@ -181,6 +181,21 @@ OpFacts facts(const CrossEntropy& op, DType type) {
           .flops = 4.0 * op.rows * op.vocab};
 }
 
+OpFacts facts(const LogSumExp& op, DType type) {
+  return {.kind = "log_sum_exp",
+          .inputs = {{type, {op.rows, op.width}}},
+          .outputs = {{f32({op.rows})}},
+          .flops = 4.0 * op.rows * op.width};
+}
+
+// Per part of a row: maximum, subtract, exp, sum.
+OpFacts facts(const CrossEntropyPart& op, DType type) {
+  return {.kind = "cross_entropy_part",
+          .inputs = {{type, {op.rows, op.vocab}}, i32({op.rows}), f32({op.parts, op.rows})},
+          .outputs = {{f32({op.rows})}, {f32({op.rows})}},
+          .flops = 4.0 * op.rows * op.parts};
+}
+
 OpFacts facts(const CrossEntropyGrad& op, DType type) {
   const TensorSpec logits{type, {op.rows, op.vocab}};
   return {.kind = "cross_entropy_grad",
@@ -207,11 +222,22 @@ OpFacts facts(const AdamW& op, DType /*type*/) {
           .flops = 14.0 * op.count};
 }
 
+// A ring adds up, which all but an all-gather do, with two arriving chunks in scratch; a
+// reduce-scatter works on a copy of its whole input.
 OpFacts facts(const GroupStart& op, DType type) {
-  return {.kind = "group_start",
-          .inputs = {{type, {op.in_count}}},
-          .outputs = {{.spec = {type, {op.out_count}},
-                       .may_reuse = op.kind == GroupKind::kAllReduce ? 0 : -1}}};
+  const std::int64_t chunk = (op.in_count + op.ranks - 1) / op.ranks;
+  const std::int64_t arriving = op.ranks > 1 ? 2 * chunk : 0;
+  OpFacts all{.kind = "group_start",
+              .inputs = {{type, {op.in_count}}},
+              .outputs = {{.spec = {type, {op.out_count}}}}};
+  if (op.kind == GroupKind::kAllReduce) {
+    all.outputs[0].may_reuse = 0;
+    all.workspace_bytes = arriving * size_of(type);
+  }
+  if (op.kind == GroupKind::kReduceScatter) {
+    all.workspace_bytes = (op.in_count + arriving) * size_of(type);
+  }
+  return all;
 }
 
 OpFacts facts(const GroupWait& op, DType type) {
@@ -239,7 +265,10 @@ std::string sizes(const Rope& op) {
 }
 std::string sizes(const GroupStart& op) {
   return text("kind=", static_cast<int>(op.kind), " group=", op.group, " in=", op.in_count,
-              " out=", op.out_count);
+              " out=", op.out_count, " ranks=", op.ranks);
+}
+std::string sizes(const CrossEntropyPart& op) {
+  return text("rows=", op.rows, " vocab=", op.vocab, " parts=", op.parts);
 }
 std::string sizes(const AdamW& op) { return text("count=", op.count, op.decay ? " decay" : ""); }
 

@@ -35,7 +35,8 @@ struct Linear {
   bool operator==(const Linear&) const = default;
 };
 
-/// dx[rows, in] = dy[rows, out] · w[out, in]. Inputs dy, w; output dx.
+/// dx[rows, in] = dy[rows, out] · w[out, in]. Inputs dy, w; output dx. Also the forward op of a
+/// matrix that is stored transposed: y = x · w, with x as dy and y as dx.
 struct LinearGradInput {
   std::int64_t rows = 0;
   std::int64_t in = 0;
@@ -62,20 +63,29 @@ struct BiasGrad {
 };
 
 /// y[rows, width] = table[ids[row], :], with table[vocab, width]. Inputs ids, table; output y.
+/// With `of` > 0, the table is rows first .. first + vocab - 1 of one of `of` rows: an id of the
+/// others gives a row of zeros.
 struct Embedding {
   std::int64_t rows = 0;
   std::int64_t vocab = 0;
   std::int64_t width = 0;
+  std::int64_t first = 0;
+  std::int64_t of = 0;
 
+  std::int64_t whole() const { return of > 0 ? of : vocab; }
   bool operator==(const Embedding&) const = default;
 };
 
 /// dtable[ids[row], :] += dy[row, :], rows in order. Inputs ids, dy, dtable; output dtable.
+/// `first` and `of` as in Embedding: ids of the other rows add nothing.
 struct EmbeddingGrad {
   std::int64_t rows = 0;
   std::int64_t vocab = 0;
   std::int64_t width = 0;
+  std::int64_t first = 0;
+  std::int64_t of = 0;
 
+  std::int64_t whole() const { return of > 0 ? of : vocab; }
   bool operator==(const EmbeddingGrad&) const = default;
 };
 
@@ -194,12 +204,38 @@ struct CrossEntropy {
   bool operator==(const CrossEntropy&) const = default;
 };
 
+/// lse[rows] (f32) = log Σ exp over each row of x[rows, width]. Input x; output lse.
+struct LogSumExp {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+
+  bool operator==(const LogSumExp&) const = default;
+};
+
+/// CrossEntropy where logits are columns first .. first + vocab - 1 of `of`. lses[parts, rows] are
+/// the LogSumExp of each of the parts that make up the columns; lse joins them. loss is 0 where the
+/// label is another part's, so that the parts' losses add up to the loss.
+/// Inputs logits, labels[rows], lses; outputs losses[rows], lse[rows], both f32.
+struct CrossEntropyPart {
+  std::int64_t rows = 0;
+  std::int64_t vocab = 0;
+  std::int64_t first = 0;
+  std::int64_t of = 0;
+  std::int64_t parts = 0;
+
+  bool operator==(const CrossEntropyPart&) const = default;
+};
+
 /// The gradient of the SUM of the losses: dlogits = exp(logit - lse) - [column is the label], and
-/// 0 in rows labelled -100. Inputs logits, labels, lse; output dlogits.
+/// 0 in rows labelled -100. Inputs logits, labels, lse; output dlogits. With `of` > 0, the logits
+/// are columns first .. first + vocab - 1 of `of`.
 struct CrossEntropyGrad {
   std::int64_t rows = 0;
   std::int64_t vocab = 0;
+  std::int64_t first = 0;
+  std::int64_t of = 0;
 
+  std::int64_t whole() const { return of > 0 ? of : vocab; }
   bool operator==(const CrossEntropyGrad&) const = default;
 };
 
@@ -237,14 +273,17 @@ struct AdamW {
 /// What a group of ranks does together.
 enum class GroupKind : std::uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll };
 
-/// Begins a group op on x[count]; x and y are out of bounds until the matching GroupWait.
-/// `group` is a position in the executing rank's list of groups. Input x; output y.
-/// A group op is two instructions, so that what runs between them is known to overlap it.
+/// Begins a group op on x[count]; y and the workspace are out of bounds until the matching
+/// GroupWait. `group` is a position in the executing rank's list of groups, which has `ranks`
+/// members. Member r's part of what is gathered or scattered is part_of(count, ranks, r).
+/// Input x; output y. A group op is two instructions, so that what runs between them is known to
+/// overlap it.
 struct GroupStart {
   GroupKind kind = GroupKind::kAllReduce;
   int group = 0;
   std::int64_t in_count = 0;
   std::int64_t out_count = 0;
+  int ranks = 1;
 
   bool operator==(const GroupStart&) const = default;
 };
@@ -259,8 +298,8 @@ struct GroupWait {
 using OpBody =
     std::variant<Linear, LinearGradInput, LinearGradWeight, BiasGrad, Embedding, EmbeddingGrad,
                  RmsNorm, RmsNormGradInput, RmsNormGradGain, Rope, Attention, AttentionGrad,
-                 SiluMul, SiluMulGrad, Add, Accumulate, Fill, CrossEntropy, CrossEntropyGrad,
-                 SumSquares, AdamW, GroupStart, GroupWait>;
+                 SiluMul, SiluMulGrad, Add, Accumulate, Fill, CrossEntropy, LogSumExp,
+                 CrossEntropyPart, CrossEntropyGrad, SumSquares, AdamW, GroupStart, GroupWait>;
 
 /// One operation: what a backend runs, what the predictor prices and what the trace names.
 struct Op {

@@ -179,11 +179,12 @@ double median_of(std::vector<double> values) {
 
 std::vector<std::int32_t> index_values(const Op& op, std::int64_t count) {
   std::int64_t limit = 1;  // starts of documents: all at 0
-  if (const auto* embedding = std::get_if<Embedding>(&op.body)) limit = embedding->vocab;
-  if (const auto* gradient = std::get_if<EmbeddingGrad>(&op.body)) limit = gradient->vocab;
+  if (const auto* embedding = std::get_if<Embedding>(&op.body)) limit = embedding->whole();
+  if (const auto* gradient = std::get_if<EmbeddingGrad>(&op.body)) limit = gradient->whole();
   if (const auto* rope = std::get_if<Rope>(&op.body)) limit = rope->table_rows;
   if (const auto* loss = std::get_if<CrossEntropy>(&op.body)) limit = loss->vocab;
-  if (const auto* gradient = std::get_if<CrossEntropyGrad>(&op.body)) limit = gradient->vocab;
+  if (const auto* part = std::get_if<CrossEntropyPart>(&op.body)) limit = part->of;
+  if (const auto* gradient = std::get_if<CrossEntropyGrad>(&op.body)) limit = gradient->whole();
   const std::int64_t stride = std::holds_alternative<Rope>(op.body) ? 1 : 7919;
   std::vector<std::int32_t> values(static_cast<std::size_t>(count));
   for (std::int64_t index = 0; index < count; ++index) {

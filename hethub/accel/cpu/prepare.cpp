@@ -18,11 +18,14 @@ struct IntegerRange {
 };
 
 // The integers of an op that are positions in another operand: a wrong one must not be followed.
-IntegerRange range_of(const Embedding& op) { return {0, op.rows, op.vocab, 0, "ids"}; }
-IntegerRange range_of(const EmbeddingGrad& op) { return {0, op.rows, op.vocab, 0, "ids"}; }
+IntegerRange range_of(const Embedding& op) { return {0, op.rows, op.whole(), 0, "ids"}; }
+IntegerRange range_of(const EmbeddingGrad& op) { return {0, op.rows, op.whole(), 0, "ids"}; }
 IntegerRange range_of(const Rope& op) { return {1, op.rows, op.table_rows, 0, "positions"}; }
 IntegerRange range_of(const CrossEntropy& op) { return {1, op.rows, op.vocab, -100, "labels"}; }
-IntegerRange range_of(const CrossEntropyGrad& op) { return {1, op.rows, op.vocab, -100, "labels"}; }
+IntegerRange range_of(const CrossEntropyPart& op) { return {1, op.rows, op.of, -100, "labels"}; }
+IntegerRange range_of(const CrossEntropyGrad& op) {
+  return {1, op.rows, op.whole(), -100, "labels"};
+}
 template <typename T>
 IntegerRange range_of(const T& /*op*/) {
   return {};

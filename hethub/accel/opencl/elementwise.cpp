@@ -65,10 +65,28 @@ Prepared ready(const CrossEntropy& op, const Op& all, const Preparation& with) {
   return launch_list(std::move(launch));
 }
 
+Prepared ready(const LogSumExp& op, const Op& all, const Preparation& with) {
+  Launch launch(loss_program(with), "log_sum_exp", {input(0), output(0)},
+                groups(op.rows, with.limits.lanes), all.name);
+  launch.with(cl_long{op.width});
+  return launch_list(std::move(launch));
+}
+
+Prepared ready(const CrossEntropyPart& op, const Op& all, const Preparation& with) {
+  Launch launch(loss_program(with), "cross_entropy_part",
+                {input(0), input(1), input(2), output(0), output(1)}, groups(op.rows, 1), all.name);
+  launch.with(cl_long{op.rows})
+      .with(cl_long{op.vocab})
+      .with(cl_long{op.first})
+      .with(cl_long{op.of})
+      .with(cl_long{op.parts});
+  return launch_list(std::move(launch));
+}
+
 Prepared ready(const CrossEntropyGrad& op, const Op& all, const Preparation& with) {
   Launch launch(loss_program(with), "cross_entropy_grad", {input(0), input(1), input(2), output(0)},
                 groups(op.rows, with.limits.lanes), all.name);
-  launch.with(cl_long{op.vocab});
+  launch.with(cl_long{op.vocab}).with(cl_long{op.first});
   return launch_list(std::move(launch));
 }
 

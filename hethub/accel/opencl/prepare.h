@@ -43,6 +43,8 @@ Prepared ready(const Add& op, const Op& all, const Preparation& with);
 Prepared ready(const Accumulate& op, const Op& all, const Preparation& with);
 Prepared ready(const Fill& op, const Op& all, const Preparation& with);
 Prepared ready(const CrossEntropy& op, const Op& all, const Preparation& with);
+Prepared ready(const LogSumExp& op, const Op& all, const Preparation& with);
+Prepared ready(const CrossEntropyPart& op, const Op& all, const Preparation& with);
 Prepared ready(const CrossEntropyGrad& op, const Op& all, const Preparation& with);
 Prepared ready(const SumSquares& op, const Op& all, const Preparation& with);
 Prepared ready(const AdamW& op, const Op& all, const Preparation& with);

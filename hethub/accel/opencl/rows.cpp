@@ -49,14 +49,21 @@ Prepared ready(const Embedding& op, const Op& all, const Preparation& with) {
   const std::int64_t vectors = (op.width + with.limits.vector_width - 1) / with.limits.vector_width;
   Launch launch =
       by_item("embedding", {input(0), input(1), output(0)}, op.rows * vectors, all, with);
-  launch.with(cl_long{op.rows}).with(cl_long{op.vocab}).with(cl_long{op.width});
+  launch.with(cl_long{op.rows})
+      .with(cl_long{op.vocab})
+      .with(cl_long{op.width})
+      .with(cl_long{op.first})
+      .with(cl_long{op.whole()});
   return launch_list(std::move(launch));
 }
 
 Prepared ready(const EmbeddingGrad& op, const Op& all, const Preparation& with) {
   Launch launch = by_item("embedding_grad", {input(0), input(1), output(0)},
                           column_groups(op.width, with.limits), all, with);
-  launch.with(cl_long{op.rows}).with(cl_long{op.vocab}).with(cl_long{op.width});
+  launch.with(cl_long{op.rows})
+      .with(cl_long{op.vocab})
+      .with(cl_long{op.width})
+      .with(cl_long{op.first});
   return launch_list(std::move(launch));
 }
 

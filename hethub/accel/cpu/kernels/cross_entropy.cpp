@@ -49,6 +49,41 @@ void run_cross_entropy(const CrossEntropy& op, const Arguments& arguments) {
   parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.vocab), each_row);
 }
 
+void run_log_sum_exp(const LogSumExp& op, const Arguments& arguments) {
+  const float* x = input(arguments, 0);
+  float* lse = output(arguments, 0);
+  const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+    for (std::int64_t row = first; row < last; ++row) {
+      lse[row] = static_cast<float>(log_sum_exp(x + row * op.width, op.width));
+    }
+  };
+  parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.width), each_row);
+}
+
+void run_cross_entropy_part(const CrossEntropyPart& op, const Arguments& arguments) {
+  const float* logits = input(arguments, 0);
+  const std::int32_t* labels = integers(arguments, 1);
+  const float* lses = input(arguments, 2);
+  float* losses = output(arguments, 0);
+  float* lse = output(arguments, 1);
+  for (std::int64_t row = 0; row < op.rows; ++row) {
+    float most = lses[row];
+    for (std::int64_t part = 1; part < op.parts; ++part) {
+      const float other = lses[part * op.rows + row];
+      most = other > most ? other : most;
+    }
+    double sum = 0;
+    for (std::int64_t part = 0; part < op.parts; ++part) {
+      sum += __builtin_exp(static_cast<double>(lses[part * op.rows + row]) - most);
+    }
+    const double whole = most + __builtin_log(sum);
+    const std::int64_t label = labels[row] - op.first;
+    const bool here = labels[row] != kIgnored && label >= 0 && label < op.vocab;
+    lse[row] = static_cast<float>(whole);
+    losses[row] = here ? static_cast<float>(whole - logits[row * op.vocab + label]) : 0.0F;
+  }
+}
+
 void run_cross_entropy_grad(const CrossEntropyGrad& op, const Arguments& arguments) {
   const float* logits = input(arguments, 0);
   const std::int32_t* labels = integers(arguments, 1);
@@ -65,7 +100,8 @@ void run_cross_entropy_grad(const CrossEntropyGrad& op, const Arguments& argumen
       for (std::int64_t j = 0; j < op.vocab; ++j) {
         dx[j] = counted * exp_of(x[j] - whole);
       }
-      if (label != kIgnored) dx[label] -= 1.0F;
+      const std::int64_t column = label - op.first;
+      if (label != kIgnored && column >= 0 && column < op.vocab) dx[column] -= 1.0F;
     }
   };
   parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.vocab), each_row);

@@ -40,6 +40,8 @@ struct Kernels : Kernel<BiasGrad>,
                  Kernel<Accumulate>,
                  Kernel<Fill>,
                  Kernel<CrossEntropy>,
+                 Kernel<LogSumExp>,
+                 Kernel<CrossEntropyPart>,
                  Kernel<CrossEntropyGrad>,
                  Kernel<SumSquares>,
                  Kernel<AdamW> {};

@@ -12,9 +12,14 @@ void run_embedding(const Embedding& op, const Arguments& arguments) {
   float* y = output(arguments, 0);
   parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.width),
                   [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+                    const auto bytes = static_cast<std::size_t>(op.width) * sizeof(float);
                     for (std::int64_t row = first; row < last; ++row) {
-                      __builtin_memcpy(y + row * op.width, table + ids[row] * op.width,
-                                       static_cast<std::size_t>(op.width) * sizeof(float));
+                      const std::int64_t id = ids[row] - op.first;
+                      if (id >= 0 && id < op.vocab) {
+                        __builtin_memcpy(y + row * op.width, table + id * op.width, bytes);
+                      } else {
+                        __builtin_memset(y + row * op.width, 0, bytes);
+                      }
                     }
                   });
 }
@@ -28,7 +33,9 @@ void run_embedding_grad(const EmbeddingGrad& op, const Arguments& arguments) {
   parallel_ranges(arguments.threads, op.width, least,
                   [&](std::int64_t first, std::int64_t last, int /*thread*/) {
                     for (std::int64_t row = 0; row < op.rows; ++row) {
-                      float* total = dtable + ids[row] * op.width;
+                      const std::int64_t id = ids[row] - op.first;
+                      if (id < 0 || id >= op.vocab) continue;
+                      float* total = dtable + id * op.width;
                       const float* term = dy + row * op.width;
 #pragma omp simd
                       for (std::int64_t j = first; j < last; ++j) {

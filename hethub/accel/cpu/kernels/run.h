@@ -20,6 +20,8 @@ void run_add(const Add& op, const Arguments& arguments);
 void run_accumulate(const Accumulate& op, const Arguments& arguments);
 void run_fill(const Fill& op, const Arguments& arguments);
 void run_cross_entropy(const CrossEntropy& op, const Arguments& arguments);
+void run_log_sum_exp(const LogSumExp& op, const Arguments& arguments);
+void run_cross_entropy_part(const CrossEntropyPart& op, const Arguments& arguments);
 void run_cross_entropy_grad(const CrossEntropyGrad& op, const Arguments& arguments);
 void run_sum_squares(const SumSquares& op, const Arguments& arguments);
 void run_adamw(const AdamW& op, const Arguments& arguments);

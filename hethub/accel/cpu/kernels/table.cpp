@@ -18,6 +18,8 @@ extern const Kernels kKernels = {{run_bias_grad},
                                  {run_accumulate},
                                  {run_fill},
                                  {run_cross_entropy},
+                                 {run_log_sum_exp},
+                                 {run_cross_entropy_part},
                                  {run_cross_entropy_grad},
                                  {run_sum_squares},
                                  {run_adamw}};

@@ -23,25 +23,29 @@ fv read_logits(const __global float* p, long left) {
     sum = next;                   \
   }
 
+// The largest of a row, and log Σ exp(x - it), the sum without what rounding loses.
+#define LOG_SUM_EXP(in, vocab, top, log_sum)                          \
+  fv most = (fv)(-INFINITY);                                          \
+  EACH_VECTOR(c, vocab) {                                             \
+    const fv x = read_logits(in + c, vocab - c);                      \
+    most = MAX(x, most);                                              \
+  }                                                                   \
+  const float top = group_max(max_of(most), scratch);                 \
+  fv sum = (fv)(0.0f);                                                \
+  fv lost = (fv)(0.0f);                                               \
+  EACH_VECTOR(c, vocab) {                                             \
+    const fv e = exp_v(read_logits(in + c, vocab - c) - top);         \
+    ADD_EXACTLY(sum, lost, e);                                        \
+  }                                                                   \
+  const float log_sum = log(group_sum(sum_of(sum), scratch));
+
 ROWS cross_entropy(const __global float* logits, ulong logits0, const __global int* labels,
                    ulong labels0, __global float* losses, ulong losses0, __global float* lse,
                    ulong lse0, long vocab) {
   __local float scratch[LANES];
   const long row = get_group_id(0);
   const __global float* in = logits + logits0 + row * vocab;
-  fv most = (fv)(-INFINITY);
-  EACH_VECTOR(c, vocab) {
-    const fv x = read_logits(in + c, vocab - c);
-    most = MAX(x, most);
-  }
-  const float top = group_max(max_of(most), scratch);
-  fv sum = (fv)(0.0f);
-  fv lost = (fv)(0.0f);
-  EACH_VECTOR(c, vocab) {
-    const fv e = exp_v(read_logits(in + c, vocab - c) - top);
-    ADD_EXACTLY(sum, lost, e);
-  }
-  const float log_sum = log(group_sum(sum_of(sum), scratch));
+  LOG_SUM_EXP(in, vocab, top, log_sum)
   if (get_local_id(0) != 0) return;
   const int label = labels[labels0 + row];
   lse[lse0 + row] = top + log_sum;
@@ -52,19 +56,52 @@ ROWS cross_entropy(const __global float* logits, ulong logits0, const __global i
   losses[losses0 + row] = loss;
 }
 
+ROWS log_sum_exp(const __global float* x, ulong x0, __global float* lse, ulong lse0, long width) {
+  __local float scratch[LANES];
+  const long row = get_group_id(0);
+  const __global float* in = x + x0 + row * width;
+  LOG_SUM_EXP(in, width, top, log_sum)
+  if (get_local_id(0) == 0) lse[lse0 + row] = top + log_sum;
+}
+
+// One work-item a row: a row is no more than a number for each part.
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void cross_entropy_part(
+    const __global float* logits, ulong logits0, const __global int* labels, ulong labels0,
+    const __global float* lses, ulong lses0, __global float* losses, ulong losses0,
+    __global float* lse, ulong lse0, long rows, long vocab, long first, long of, long parts) {
+  const long row = get_group_id(0);
+  const __global float* in = lses + lses0 + row;
+  float top = in[0];
+  for (long part = 1; part < parts; ++part) top = fmax(top, in[part * rows]);
+  float sum = 0.0f;
+  for (long part = 0; part < parts; ++part) sum += exp(in[part * rows] - top);
+  const float log_sum = log(sum);
+  const long label = labels[labels0 + row];
+  const long column = label - first;
+  float loss = 0.0f;
+  if (label != -100 && (label < 0 || label >= of)) loss = NAN;
+  if (label != -100 && column >= 0 && column < vocab) {
+    loss = log_sum + (top - logits[logits0 + row * vocab + column]);
+  }
+  lse[lse0 + row] = top + log_sum;
+  losses[losses0 + row] = loss;
+}
+
 ROWS cross_entropy_grad(const __global float* logits, ulong logits0, const __global int* labels,
                         ulong labels0, const __global float* lse, ulong lse0,
-                        __global float* dlogits, ulong dlogits0, long vocab) {
+                        __global float* dlogits, ulong dlogits0, long vocab, long first) {
   const long row = get_group_id(0);
   const __global float* in = logits + logits0 + row * vocab;
   __global float* out = dlogits + dlogits0 + row * vocab;
   const int label = labels[labels0 + row];
+  const long column = label - first;
   const float shift = lse[lse0 + row];
   EACH_VECTOR(c, vocab) {
     const long left = vocab - c;
     const fv p = exp_v(read_v(in + c, left) - shift);
     write_v(label == -100 ? (fv)(0.0f) : p, out + c, left);
-    if (label >= c && label < c + WIDTH && label < vocab) out[label] -= 1.0f;
+    if (label == -100 || column < c || column >= c + WIDTH || column >= vocab) continue;
+    out[column] -= 1.0f;
   }
 }
 

@@ -125,29 +125,34 @@ ITEMWISE rope(const __global float* x, ulong x0, const __global int* positions, 
   }
 }
 
-// An id outside the table gives NaN: never another's memory, and never a row that looks right.
+// An id outside the whole table gives NaN: never another's memory, and never a row that looks right.
+// One of another part of the table gives zeros.
 ITEMWISE embedding(const __global int* ids, ulong ids0, const __global float* table, ulong table0,
-                   __global float* y, ulong y0, long rows, long vocab, long width) {
+                   __global float* y, ulong y0, long rows, long vocab, long width, long first,
+                   long whole) {
   const long vectors = (width + WIDTH - 1) / WIDTH;
   const long item = get_global_id(0);
   if (item >= rows * vectors) return;
   const long row = item / vectors;
   const long c = (item - row * vectors) * WIDTH;
   const long id = ids[ids0 + row];
-  const bool known = id >= 0 && id < vocab;
-  const fv v = known ? read_v(table + table0 + id * width + c, width - c) : (fv)(NAN);
+  const long at = id - first;
+  const bool known = id >= 0 && id < whole;
+  const bool here = at >= 0 && at < vocab;
+  const fv none = known ? (fv)(0.0f) : (fv)(NAN);
+  const fv v = known && here ? read_v(table + table0 + at * width + c, width - c) : none;
   write_v(v, y + y0 + row * width + c, width - c);
 }
 
 // A work-item owns a vector of columns and takes the rows in order: the sum has one order.
 ITEMWISE embedding_grad(const __global int* ids, ulong ids0, const __global float* dy, ulong dy0,
                         __global float* dtable, ulong dtable0, long rows, long vocab,
-                        long width) {
+                        long width, long first) {
   const long from = (long)get_global_id(0) * COLUMNS * WIDTH;
   const long to = min(from + COLUMNS * WIDTH, width);
   if (from >= width) return;
   for (long row = 0; row < rows; ++row) {
-    const long id = ids[ids0 + row];
+    const long id = ids[ids0 + row] - first;
     if (id < 0 || id >= vocab) continue;
     for (long c = from; c < to; c += WIDTH) {
       __global float* out = dtable + dtable0 + id * width + c;
