@@ -46,8 +46,10 @@ class Differentiator {
   }
 
   bool is_kept(const Instruction& instruction) const {
+    const OpBody& body = instruction.op.body;
     return options_.selective_layers.contains(instruction.layer) &&
-           std::holds_alternative<Linear>(instruction.op.body);
+           (std::holds_alternative<Linear>(body) || std::holds_alternative<LinearGradInput>(body) ||
+            std::holds_alternative<GroupStart>(body) || std::holds_alternative<GroupWait>(body));
   }
 
   bool wanted(int value) const {
@@ -71,9 +73,27 @@ class Differentiator {
               auto& list = options_.split ? program_.backward_weight : program_.backward;
               append(program_, list, std::move(op), inputs, layer);
             },
-        .add = [&](int value, int part) { add(value, part, layer); },
+        .add = [&](int value, int part) { add(value, summed(forward, part), layer); },
         .wanted = [&](int value) { return wanted(value); }};
     write_gradient(renamed(forward), gradient, writer);
+  }
+
+  // A part of a gradient as the sum over the group that its parts are spread over.
+  int summed(const Instruction& forward, int part) {
+    if (forward.gradient_group < 0) return part;
+    const TensorSpec& spec = program_.values[part].spec;
+    const std::int64_t count = spec.elements();
+    const GroupStart start{.kind = GroupKind::kAllReduce,
+                           .group = forward.gradient_group,
+                           .in_count = count,
+                           .out_count = count,
+                           .ranks = forward.gradient_ranks};
+    const std::string name = forward.op.name + ".grad_input_sum";
+    const int sum =
+        append(program_, program_.backward, {name, spec.dtype, start}, {part}, forward.layer)[0];
+    append(program_, program_.backward, {name + ".wait", spec.dtype, GroupWait{count}}, {sum},
+           forward.layer);
+    return sum;
   }
 
   // Gradients are keyed by the forward pass's own values: a value computed again stands for one.

@@ -10,9 +10,10 @@ struct DifferentiateOptions {
   /// Layers whose forward values are dropped, but for their input, and computed again in backward.
   std::set<int> recompute_layers = {};
 
-  /// Layers of which only the results of matrix products are kept: attention and the cheap ops are
-  /// computed again. Source: Korthikanti et al., "Reducing activation recomputation in large
-  /// transformer models", MLSys 2023, applied to attention that keeps no score matrix.
+  /// Layers of which only the results of matrix products and of group ops are kept: attention and
+  /// the cheap ops are computed again. Source: Korthikanti et al., "Reducing activation
+  /// recomputation in large transformer models", MLSys 2023, applied to attention that keeps no
+  /// score matrix.
   std::set<int> selective_layers = {};
 
   /// Put the parameters' gradients into `backward_weight`, so that a schedule can delay them.

@@ -1,6 +1,7 @@
 #include "hethub/program/gradient_rules.h"
 
 #include <type_traits>
+#include <utility>
 
 #include "hethub/base/error.h"
 
@@ -33,10 +34,23 @@ void write(const Linear& op, const Context& c) {
                                       {c.gradient, c.in(1)})[0]);
 }
 
+// As a forward op: y[rows, in] = x[rows, out] · w[out, in].
+std::vector<int> kept(const LinearGradInput&, const Instruction& f) {
+  return {f.inputs[0], f.inputs[1]};
+}
+void write(const LinearGradInput& op, const Context& c) {
+  c.writer.emit_weight(c.op(".grad_weight", LinearGradWeight{op.rows, op.in, op.out}),
+                       {c.in(0), c.gradient}, c.in(1));
+  if (!c.writer.wanted(c.in(0))) return;
+  c.writer.add(c.in(0), c.writer.emit(c.op(".grad_input", Linear{op.rows, op.in, op.out}),
+                                      {c.gradient, c.in(1)})[0]);
+}
+
 std::vector<int> kept(const Embedding&, const Instruction& f) { return {f.inputs[0]}; }
 void write(const Embedding& op, const Context& c) {
-  c.writer.emit_weight(c.op(".grad_weight", EmbeddingGrad{op.rows, op.vocab, op.width}),
-                       {c.in(0), c.gradient}, c.in(1));
+  c.writer.emit_weight(
+      c.op(".grad_weight", EmbeddingGrad{op.rows, op.vocab, op.width, op.first, op.of}),
+      {c.in(0), c.gradient}, c.in(1));
 }
 
 std::vector<int> kept(const RmsNorm&, const Instruction& f) {
@@ -93,6 +107,42 @@ void write(const CrossEntropy& op, const Context& c) {
   c.writer.add(c.in(0), c.writer.emit(c.op(".grad_input", CrossEntropyGrad{op.rows, op.vocab}),
                                       {c.in(0), c.in(1), c.out(1)})[0]);
 }
+
+std::vector<int> kept(const CrossEntropyPart&, const Instruction& f) {
+  return {f.inputs[0], f.inputs[1], f.outputs[1]};
+}
+void write(const CrossEntropyPart& op, const Context& c) {
+  const CrossEntropyGrad body{op.rows, op.vocab, op.first, op.of};
+  c.writer.add(c.in(0), c.writer.emit(c.op(".grad_input", body), {c.in(0), c.in(1), c.out(1)})[0]);
+}
+
+// What all ranks sum, each of them uses in the same way: the gradient of the sum, which is alike on
+// all, is that of each part. What is gathered or scattered comes back the other way.
+// Source: Shoeybi et al., "Megatron-LM", 2019; Korthikanti et al., MLSys 2023.
+std::vector<int> kept(const GroupStart&, const Instruction&) { return {}; }
+void write(const GroupStart& op, const Context& c) {
+  GroupStart back = op;
+  std::swap(back.in_count, back.out_count);
+  switch (op.kind) {
+    case GroupKind::kAllReduce:
+      return c.writer.add(c.in(0), c.gradient);
+    case GroupKind::kAllGather:
+      back.kind = GroupKind::kReduceScatter;
+      break;
+    case GroupKind::kReduceScatter:
+      back.kind = GroupKind::kAllGather;
+      break;
+    case GroupKind::kAllToAll:
+      break;
+  }
+  const int gradient = c.writer.emit(c.op(".grad_input", back), {c.gradient})[0];
+  c.writer.emit(c.op(".grad_input.wait", GroupWait{back.out_count}), {gradient});
+  c.writer.add(c.in(0), gradient);
+}
+
+// Its output is that of the GroupStart, whose rule follows.
+std::vector<int> kept(const GroupWait&, const Instruction&) { return {}; }
+void write(const GroupWait&, const Context&) {}
 
 template <typename T>
 std::vector<int> kept(const T&, const Instruction&) {

@@ -191,10 +191,26 @@ class InstancePlanner {
         const int moment = moments_.first[phase] + static_cast<int>(index);
         const std::int64_t bytes = facts_of(list[index].op).workspace_bytes;
         if (bytes == 0) continue;
-        within_.push_back({padded(bytes), moment, moment});
+        within_.push_back({padded(bytes), moment, moment + end_of_group_op(list, index)});
         within_places_.push_back(&place_.workspaces[phase][index]);
       }
     }
+  }
+
+  // How many instructions later the matching GroupWait stands, up to which a group op uses its
+  // workspace; 0 for other ops.
+  static int end_of_group_op(const std::vector<Instruction>& list, std::size_t index) {
+    if (!std::holds_alternative<GroupStart>(list[index].op.body)) return 0;
+    const auto wait = std::find_if(list.begin() + static_cast<std::ptrdiff_t>(index), list.end(),
+                                   [&](const Instruction& later) {
+                                     return std::holds_alternative<GroupWait>(later.op.body) &&
+                                            later.inputs == list[index].outputs;
+                                   });
+    require(wait != list.end(), {.what = list[index].op.name + ": group op",
+                                 .found = "a start without a wait",
+                                 .expected = "a GroupWait on its output in the same phase",
+                                 .fix = "correct the program's builder"});
+    return static_cast<int>(wait - list.begin()) - static_cast<int>(index);
   }
 
   const Program& program_;

@@ -96,7 +96,7 @@ std::vector<int> append(Program& program, std::vector<Instruction>& list, Op op,
     const std::string name = outputs.empty() ? op.name : text(op.name, ".", outputs.size());
     outputs.push_back(program.add_value(name, output.spec));
   }
-  list.push_back({std::move(op), inputs, outputs, layer});
+  list.push_back({.op = std::move(op), .inputs = inputs, .outputs = outputs, .layer = layer});
   return outputs;
 }
 

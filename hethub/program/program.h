@@ -32,6 +32,11 @@ struct Instruction {
   std::vector<int> inputs = {};
   std::vector<int> outputs = {};
   int layer = -1;  ///< the transformer layer it belongs to; -1 for embedding and head
+
+  /// The gradient that this instruction gives its first input is one rank's part: the sum over this
+  /// group of the rank (see GroupStart::group) is the whole. -1: it is whole.
+  int gradient_group = -1;
+  int gradient_ranks = 1;  ///< members of that group
 };
 
 /// The parts of a program that a schedule's actions run one by one.
