@@ -12,13 +12,14 @@ namespace {
 
 class DecoderBuilder {
  public:
-  DecoderBuilder(const ModelConfig& model, const Slice& slice, const BatchShape& shape)
-      : model_(model), slice_(slice), shape_(shape), rows_(shape.rows()) {}
+  DecoderBuilder(const ModelConfig& model, const Slice& slice, const BatchShape& shape,
+                 const TensorParallel& parallel)
+      : model_(model), slice_(slice), shape_(shape), rows_(shape.rows()), parallel_(parallel) {}
 
   Program build() {
     program_.name = text("layers ", slice_.begin, "-", slice_.end);
-    for (const ModelTensor& tensor : tensors_of(model_, slice_)) {
-      program_.add_value(tensor.name, {DType::kF32, tensor.shape}, ValueRole::kParameter);
+    for (const TensorShard& shard : shards_of(model_, slice_, parallel_)) {
+      program_.add_value(shard.tensor.name, {DType::kF32, shard.shape()}, ValueRole::kParameter);
     }
     int hidden = slice_.embedding ? embedding() : received();
     if (slice_.layers() > 0) add_attention_inputs();
@@ -49,8 +50,28 @@ class DecoderBuilder {
 
   int embedding() {
     const int tokens = program_.add_value("tokens", row_numbers(), ValueRole::kInput);
-    return op("embedding", Embedding{rows_, model_.vocab_size, model_.hidden_size},
-              {tokens, program_.find("model.embed_tokens.weight")}, -1);
+    const IndexRange mine = vocabulary_of(model_, parallel_);
+    Embedding body{rows_, mine.size(), model_.hidden_size};
+    if (is_split()) body = {rows_, mine.size(), model_.hidden_size, mine.begin, model_.vocab_size};
+    const int part =
+        op("embedding", body, {tokens, program_.find("model.embed_tokens.weight")}, -1);
+    return sum("embedding.sum", part, -1);
+  }
+
+  bool is_split() const { return parallel_.width > 1; }
+
+  int group_op(const std::string& name, GroupStart body, int x, int layer) {
+    body.ranks = parallel_.width;
+    const int y = op(name, body, {x}, layer);
+    return op(name + ".wait", GroupWait{body.out_count}, {y}, layer);
+  }
+
+  // The whole of what each rank of the group has a part of.
+  int sum(const std::string& name, int part, int layer) {
+    if (!is_split()) return part;
+    const std::int64_t count = program_.values[part].spec.elements();
+    return group_op(name, {.kind = GroupKind::kAllReduce, .in_count = count, .out_count = count},
+                    part, layer);
   }
 
   void add_attention_inputs() {
@@ -64,9 +85,16 @@ class DecoderBuilder {
     program_.constants.push_back({table_, rope_table(model_, shape_.sequence_length)});
   }
 
+  // What follows a norm is split, so each rank has a part of the norm's gradients: that of its gain
+  // is summed with the replicas', that of its input within the pass.
   int norm(const std::string& name, const std::string& weight, int x, int layer) {
-    return op(name, RmsNorm{rows_, model_.hidden_size, model_.rms_norm_eps},
-              {x, program_.find(weight + ".weight")}, layer);
+    const int y = op(name, RmsNorm{rows_, model_.hidden_size, model_.rms_norm_eps},
+                     {x, program_.find(weight + ".weight")}, layer);
+    if (is_split()) {
+      program_.forward.back().gradient_group = 0;
+      program_.forward.back().gradient_ranks = parallel_.width;
+    }
+    return y;
   }
 
   int linear(const std::string& name, const std::string& weight, int x, int layer) {
@@ -76,6 +104,15 @@ class DecoderBuilder {
     const Linear body{rows_, shape[1], shape[0], bias >= 0};
     if (bias >= 0) return op(name, body, {x, w, bias}, layer);
     return op(name, body, {x, w}, layer);
+  }
+
+  // The product with a matrix that tensor parallel splits by columns: a sum over the group.
+  int linear_of_columns(const std::string& name, const std::string& weight, int x, int layer) {
+    if (parallel_.layout == TensorLayout::kWhole) return linear(name, weight, x, layer);
+    const int w = program_.find(weight + ".weight");
+    const auto& shape = program_.values[w].spec.shape;  // [in, out]
+    const int part = op(name, LinearGradInput{rows_, shape[1], shape[0]}, {x, w}, layer);
+    return sum(name + ".sum", part, layer);
   }
 
   int rope(const std::string& name, int x, std::int64_t heads, int layer) {
@@ -94,9 +131,9 @@ class DecoderBuilder {
         norm(at + "mlp.norm", weights + "post_attention_layernorm", middle, layer);
     const int gate = linear(at + "mlp.gate", weights + "mlp.gate_proj", normed_again, layer);
     const int up = linear(at + "mlp.up", weights + "mlp.up_proj", normed_again, layer);
-    const int inner =
-        op(at + "mlp.silu_mul", SiluMul{rows_, model_.intermediate_size}, {gate, up}, layer);
-    const int down = linear(at + "mlp.down", weights + "mlp.down_proj", inner, layer);
+    const std::int64_t width = program_.values[gate].spec.shape[1];
+    const int inner = op(at + "mlp.silu_mul", SiluMul{rows_, width}, {gate, up}, layer);
+    const int down = linear_of_columns(at + "mlp.down", weights + "mlp.down_proj", inner, layer);
     return op(at + "mlp.residual", add, {middle, down}, layer);
   }
 
@@ -104,18 +141,20 @@ class DecoderBuilder {
     const int q = linear(at + "attention.q", weights + "self_attn.q_proj", normed, layer);
     const int k = linear(at + "attention.k", weights + "self_attn.k_proj", normed, layer);
     const int v = linear(at + "attention.v", weights + "self_attn.v_proj", normed, layer);
+    const std::int64_t heads = program_.values[q].spec.shape[1] / model_.head_dim;
+    const std::int64_t kv_heads = program_.values[k].spec.shape[1] / model_.head_dim;
     const Attention body{.batch = shape_.sequences,
                          .seq = shape_.sequence_length,
-                         .heads = model_.heads,
-                         .kv_heads = model_.kv_heads,
+                         .heads = heads,
+                         .kv_heads = kv_heads,
                          .head_dim = model_.head_dim,
                          .window = model_.windows.at(static_cast<std::size_t>(layer)),
                          .documents = shape_.documents};
-    std::vector<int> inputs = {rope(at + "attention.rope_q", q, model_.heads, layer),
-                               rope(at + "attention.rope_k", k, model_.kv_heads, layer), v};
+    std::vector<int> inputs = {rope(at + "attention.rope_q", q, heads, layer),
+                               rope(at + "attention.rope_k", k, kv_heads, layer), v};
     if (shape_.documents) inputs.push_back(starts_);
     const int mixed = op(at + "attention.mix", body, inputs, layer);
-    return linear(at + "attention.o", weights + "self_attn.o_proj", mixed, layer);
+    return linear_of_columns(at + "attention.o", weights + "self_attn.o_proj", mixed, layer);
   }
 
   void add_head(int hidden) {
@@ -123,13 +162,29 @@ class DecoderBuilder {
     const std::string weight = model_.tie_word_embeddings ? "model.embed_tokens" : "lm_head";
     const int logits = linear("head.logits", weight, normed, -1);
     const int labels = program_.add_value("labels", row_numbers(), ValueRole::kInput);
+    if (is_split()) return add_split_loss(logits, labels);
     program_.losses = op("head.loss", CrossEntropy{rows_, model_.vocab_size}, {logits, labels}, -1);
+  }
+
+  void add_split_loss(int logits, int labels) {
+    const IndexRange mine = vocabulary_of(model_, parallel_);
+    const int part = op("head.lse", LogSumExp{rows_, mine.size()}, {logits}, -1);
+    const GroupStart gather{
+        .kind = GroupKind::kAllGather, .in_count = rows_, .out_count = rows_ * parallel_.width};
+    const int parts = group_op("head.lse.gather", gather, part, -1);
+    const CrossEntropyPart body{.rows = rows_,
+                                .vocab = mine.size(),
+                                .first = mine.begin,
+                                .of = model_.vocab_size,
+                                .parts = parallel_.width};
+    program_.losses = op("head.loss", body, {logits, labels, parts}, -1);
   }
 
   const ModelConfig& model_;
   Slice slice_;
   BatchShape shape_;
   std::int64_t rows_;
+  TensorParallel parallel_;
   Program program_ = {};
   int positions_ = -1;
   int starts_ = -1;
@@ -138,7 +193,8 @@ class DecoderBuilder {
 
 }  // namespace
 
-Program build_forward(const ModelConfig& model, const Slice& slice, const BatchShape& shape) {
+Program build_forward(const ModelConfig& model, const Slice& slice, const BatchShape& shape,
+                      const TensorParallel& parallel) {
   const bool fits = slice.begin >= 0 && slice.begin <= slice.end && slice.end <= model.layers &&
                     (slice.layers() > 0 || slice.embedding || slice.head);
   require(fits, {.what = "model slice",
@@ -149,7 +205,7 @@ Program build_forward(const ModelConfig& model, const Slice& slice, const BatchS
                               .found = text(shape.sequences, " x ", shape.sequence_length),
                               .expected = "1 or more tokens",
                               .fix = "raise micro_batch_size or sequence_length"});
-  return DecoderBuilder(model, slice, shape).build();
+  return DecoderBuilder(model, slice, shape, parallel).build();
 }
 
 std::vector<float> rope_table(const ModelConfig& model, std::int64_t positions) {

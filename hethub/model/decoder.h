@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "hethub/model/config.h"
+#include "hethub/model/shards.h"
 #include "hethub/model/tensors.h"
 #include "hethub/program/program.h"
 
@@ -19,8 +20,15 @@ struct BatchShape {
 
 /// The forward program of a slice, for Llama-like families. Its kInput values are, where needed,
 /// "tokens", "positions", "labels" and "document_starts", each i32[rows]; parameters bear the names
-/// and the order of tensors_of(model, slice). Throws kInvalidArgument for an empty slice.
-Program build_forward(const ModelConfig& model, const Slice& slice, const BatchShape& shape);
+/// and the order of shards_of(model, slice, parallel). Throws kInvalidArgument for an empty slice.
+///
+/// With `parallel.width` > 1 it is one rank's part: attention and MLP are split by heads and by the
+/// width of the MLP, embedding, head and loss by the vocabulary; group 0 of the rank is its
+/// tensor-parallel group. Values between layers, and those that stages send, are whole on every
+/// rank; "losses" are of the labels in the rank's part of the vocabulary, and 0 elsewhere.
+/// Source: Shoeybi et al., "Megatron-LM", 2019.
+Program build_forward(const ModelConfig& model, const Slice& slice, const BatchShape& shape,
+                      const TensorParallel& parallel = {});
 
 /// cos and sin of position · theta^(-2j/head_dim), computed in fp64: row p holds head_dim/2
 /// cosines, then as many sines.

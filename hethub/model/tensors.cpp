@@ -18,20 +18,20 @@ void add_layer(std::vector<ModelTensor>& all, const ModelConfig& model, int laye
   const auto norm = [&](const char* name) {
     all.push_back({at + name + ".weight", {hidden}, InitialValue::kOnes});
   };
-  const auto projection = [&](const std::string& name, std::int64_t out, std::int64_t in,
-                              bool bias = false) {
-    all.push_back({at + name + ".weight", {out, in}, InitialValue::kNormal});
-    if (bias) all.push_back({at + name + ".bias", {out}, InitialValue::kZeros});
+  const auto projection = [&](const std::string& name, TensorSplit split, std::int64_t out,
+                              std::int64_t in, bool bias = false) {
+    all.push_back({at + name + ".weight", {out, in}, InitialValue::kNormal, split});
+    if (bias) all.push_back({at + name + ".bias", {out}, InitialValue::kZeros, split});
   };
   norm("input_layernorm");
-  projection("self_attn.q_proj", query, hidden, model.qkv_bias);
-  projection("self_attn.k_proj", key, hidden, model.qkv_bias);
-  projection("self_attn.v_proj", key, hidden, model.qkv_bias);
-  projection("self_attn.o_proj", hidden, query);
+  projection("self_attn.q_proj", TensorSplit::kRows, query, hidden, model.qkv_bias);
+  projection("self_attn.k_proj", TensorSplit::kKeyHeads, key, hidden, model.qkv_bias);
+  projection("self_attn.v_proj", TensorSplit::kKeyHeads, key, hidden, model.qkv_bias);
+  projection("self_attn.o_proj", TensorSplit::kColumns, hidden, query);
   norm("post_attention_layernorm");
-  projection("mlp.gate_proj", model.intermediate_size, hidden);
-  projection("mlp.up_proj", model.intermediate_size, hidden);
-  projection("mlp.down_proj", hidden, model.intermediate_size);
+  projection("mlp.gate_proj", TensorSplit::kRows, model.intermediate_size, hidden);
+  projection("mlp.up_proj", TensorSplit::kRows, model.intermediate_size, hidden);
+  projection("mlp.down_proj", TensorSplit::kColumns, hidden, model.intermediate_size);
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ std::vector<ModelTensor> tensors_of(const ModelConfig& model, const Slice& slice
   std::vector<ModelTensor> all;
   const std::vector<std::int64_t> table = {model.vocab_size, model.hidden_size};
   if (slice.embedding || (slice.head && model.tie_word_embeddings)) {
-    all.push_back({"model.embed_tokens.weight", table, InitialValue::kNormal});
+    all.push_back({"model.embed_tokens.weight", table, InitialValue::kNormal, TensorSplit::kRows});
   }
   for (int layer = slice.begin; layer < slice.end; ++layer) {
     add_layer(all, model, layer);
@@ -56,7 +56,7 @@ std::vector<ModelTensor> tensors_of(const ModelConfig& model, const Slice& slice
   if (slice.head) {
     all.push_back({"model.norm.weight", {model.hidden_size}, InitialValue::kOnes});
     if (!model.tie_word_embeddings) {
-      all.push_back({"lm_head.weight", table, InitialValue::kNormal});
+      all.push_back({"lm_head.weight", table, InitialValue::kNormal, TensorSplit::kRows});
     }
   }
   return all;

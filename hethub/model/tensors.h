@@ -23,11 +23,20 @@ struct Slice {
 /// What a trained tensor starts as.
 enum class InitialValue : std::uint8_t { kNormal, kZeros, kOnes };
 
+/// How tensor parallel splits a tensor.
+enum class TensorSplit : std::uint8_t {
+  kNone,      ///< every rank of the group holds it
+  kKeyHeads,  ///< by rows, whole key heads; with fewer of them than ranks, several ranks hold one
+  kRows,      ///< by rows: its product is split by columns
+  kColumns,   ///< by columns: its product is one rank's part of a sum
+};
+
 /// One logical tensor: its name in Hugging Face files and its shape, whatever plan trains it.
 struct ModelTensor {
   std::string name = {};
   std::vector<std::int64_t> shape = {};
   InitialValue initial = InitialValue::kNormal;
+  TensorSplit split = TensorSplit::kNone;
 
   std::int64_t elements() const;
 

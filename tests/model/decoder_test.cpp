@@ -56,8 +56,9 @@ TEST(BuildForward, slices_hold_each_tensor_once_but_for_a_tied_embedding) {
 
 TEST(BuildForward, every_value_is_written_before_it_is_read) {
   for (const Slice& slice : {Slice{0, 5, true, true}, Slice{1, 3, false, false}}) {
-    for (const bool split : {false, true}) {
-      Program program = build_forward(small(true), slice, kShape);
+    for (const int width : {1, 2, 4}) {
+      const bool split = width > 1;
+      Program program = build_forward(small(true), slice, kShape, {width, 0, TensorLayout::kSplit});
       differentiate(program, {.recompute_layers = {1}, .selective_layers = {2}, .split = split});
       std::set<int> written;
       for (std::size_t value = 0; value < program.values.size(); ++value) {
@@ -76,6 +77,75 @@ TEST(BuildForward, every_value_is_written_before_it_is_read) {
       }
     }
   }
+}
+
+// Of a tensor, how many ranks of a group hold each element as it is stored.
+std::map<std::string, std::vector<int>> holders(const ModelConfig& model, int width) {
+  std::map<std::string, std::vector<int>> held;
+  for (int place = 0; place < width; ++place) {
+    for (const TensorShard& shard :
+         shards_of(model, {0, 5, true, true}, {width, place, TensorLayout::kSplit})) {
+      auto& counts = held[shard.tensor.name];
+      counts.resize(static_cast<std::size_t>(shard.tensor.elements()));
+      for (std::int64_t element = shard.first; element < shard.end(); ++element) {
+        ++counts[static_cast<std::size_t>(element)];
+      }
+    }
+  }
+  return held;
+}
+
+TEST(Shards, of_a_group_hold_each_element_once_but_for_what_is_replicated) {
+  const ModelConfig model = small(false);  // 2 key heads, vocabulary 96
+  for (const int width : {1, 2, 3, 4, 5}) {
+    for (const auto& [name, counts] : holders(model, width)) {
+      const bool whole = name.find("norm") != std::string::npos;
+      const bool keys =
+          name.find("k_proj") != std::string::npos || name.find("v_proj") != std::string::npos;
+      if (keys && width > 2 && width % 2 != 0) continue;  // no such plan
+      const int times = whole ? width : keys && width > 2 ? width / 2 : 1;
+      EXPECT_EQ(counts, std::vector<int>(counts.size(), times)) << name << " width " << width;
+    }
+  }
+}
+
+TEST(Shards, stored_transposed_start_as_the_same_model) {
+  const ModelConfig model = small(false);
+  for (const TensorShard& shard :
+       shards_of(model, {1, 2, false, false}, {2, 1, TensorLayout::kSplit})) {
+    if (!shard.transposed) continue;
+    std::vector<float> whole(static_cast<std::size_t>(shard.tensor.elements()));
+    write_initial_values(model, shard.tensor, 7, 0, whole);
+    std::vector<float> stored(static_cast<std::size_t>(shard.count));
+    write_initial_values(model, shard, 7, shard.first, stored);
+    const std::int64_t out = shard.tensor.shape[0];
+    const std::int64_t in = shard.tensor.shape[1];
+    ASSERT_EQ(shard.shape(), (std::vector<std::int64_t>{in / 2, out}));
+    for (std::int64_t row = 0; row < in / 2; ++row) {
+      for (std::int64_t column = 0; column < out; ++column) {
+        ASSERT_EQ(stored[row * out + column], whole[column * in + in / 2 + row]);
+      }
+    }
+  }
+}
+
+// Two group ops in a layer each way, one for the embedding, one each way for the head
+// (Megatron-LM).
+TEST(BuildForward, a_group_sums_twice_a_layer_in_each_pass) {
+  Program program =
+      build_forward(small(true), {0, 5, true, true}, kShape, {2, 1, TensorLayout::kSplit});
+  differentiate(program);
+  std::map<Phase, std::vector<GroupKind>> kinds;
+  for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
+    for (const Instruction& instruction : program.phase(phase)) {
+      const auto* start = std::get_if<GroupStart>(&instruction.op.body);
+      if (start != nullptr) kinds[phase].push_back(start->kind);
+    }
+  }
+  std::vector<GroupKind> forward(11, GroupKind::kAllReduce);
+  forward.push_back(GroupKind::kAllGather);
+  EXPECT_EQ(kinds[Phase::kForward], forward);
+  EXPECT_EQ(kinds[Phase::kBackward], std::vector<GroupKind>(11, GroupKind::kAllReduce));
 }
 
 TEST(RopeTable, holds_cosines_then_sines_of_each_position) {

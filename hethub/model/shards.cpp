@@ -1,0 +1,88 @@
+#include "hethub/model/shards.h"
+
+#include <algorithm>
+
+namespace hethub {
+namespace {
+
+// Of the tensor as it is stored.
+IndexRange rows_of(const ModelConfig& model, const TensorShard& shard,
+                   const TensorParallel& parallel) {
+  const ModelTensor& tensor = shard.tensor;
+  const std::int64_t rows = tensor.shape[shard.transposed ? 1 : 0];
+  switch (tensor.split) {
+    case TensorSplit::kNone:
+      return {0, rows};
+    case TensorSplit::kKeyHeads:
+      if (model.kv_heads < parallel.width) {
+        return part_of(rows, model.kv_heads, parallel.place * model.kv_heads / parallel.width);
+      }
+      break;
+    case TensorSplit::kRows:
+    case TensorSplit::kColumns:
+      break;
+  }
+  return part_of(rows, parallel.width, parallel.place);
+}
+
+// Tensors that the same ranks hold have the same number.
+int held_alike(TensorSplit split) {
+  switch (split) {
+    case TensorSplit::kNone:
+      return 0;
+    case TensorSplit::kKeyHeads:
+      return 1;
+    case TensorSplit::kRows:
+    case TensorSplit::kColumns:
+      break;
+  }
+  return 2;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> TensorShard::shape() const {
+  if (tensor.shape.size() == 1) return {count};
+  const std::int64_t row = tensor.shape[transposed ? 0 : 1];
+  return {count / row, row};
+}
+
+std::vector<TensorShard> shards_of(const ModelConfig& model, const Slice& slice,
+                                   const TensorParallel& parallel) {
+  std::vector<TensorShard> shards;
+  const bool splits = parallel.layout == TensorLayout::kSplit;
+  for (ModelTensor& tensor : tensors_of(model, slice)) {
+    TensorShard shard{.tensor = std::move(tensor)};
+    shard.transposed = splits && shard.tensor.split == TensorSplit::kColumns;
+    const std::int64_t all_rows = shard.tensor.shape[shard.transposed ? 1 : 0];
+    const std::int64_t row = shard.tensor.elements() / all_rows;
+    const IndexRange rows = rows_of(model, shard, parallel);
+    shard.first = rows.begin * row;
+    shard.count = rows.size() * row;
+    shards.push_back(std::move(shard));
+  }
+  if (splits) {
+    std::stable_sort(shards.begin(), shards.end(), [](const auto& a, const auto& b) {
+      return held_alike(a.tensor.split) < held_alike(b.tensor.split);
+    });
+  }
+  return shards;
+}
+
+IndexRange vocabulary_of(const ModelConfig& model, const TensorParallel& parallel) {
+  return part_of(model.vocab_size, parallel.width, parallel.place);
+}
+
+void write_initial_values(const ModelConfig& model, const TensorShard& shard, std::uint64_t seed,
+                          std::int64_t first, std::span<float> values) {
+  if (!shard.transposed) return write_initial_values(model, shard.tensor, seed, first, values);
+  const std::int64_t rows = shard.tensor.shape[0];
+  const std::int64_t columns = shard.tensor.shape[1];
+  for (std::size_t index = 0; index < values.size(); ++index) {
+    const std::int64_t element = first + static_cast<std::int64_t>(index);
+    const std::int64_t at = element % rows * columns + element / rows;
+    write_initial_values(model, shard.tensor, seed, at, values.subspan(index, 1));
+  }
+}
+
+}  // namespace hethub

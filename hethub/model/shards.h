@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "hethub/base/split.h"
+#include "hethub/model/config.h"
+#include "hethub/model/tensors.h"
+
+namespace hethub {
+
+/// How a plan's ranks store tensors.
+enum class TensorLayout : std::uint8_t {
+  kWhole,  ///< as the model has them, in its order
+
+  /// For plans with tensor parallel: a matrix that is split by columns is stored transposed, so
+  /// that a shard of any width is one flat range of any wider one; tensors that are split alike lie
+  /// together.
+  kSplit,
+};
+
+/// Where a rank stands in its tensor-parallel group.
+struct TensorParallel {
+  int width = 1;
+  int place = 0;  ///< of the rank in the group
+  TensorLayout layout = TensorLayout::kWhole;
+};
+
+/// What a rank holds of one tensor: one flat range of it as it is stored.
+struct TensorShard {
+  ModelTensor tensor = {};
+  bool transposed = false;  ///< stored column by column
+  std::int64_t first = 0;   ///< element of the tensor as it is stored
+  std::int64_t count = 0;
+
+  std::int64_t end() const { return first + count; }
+  bool is_whole() const { return count == tensor.elements(); }
+
+  /// As the rank's program sees it: whole rows of the tensor as it is stored.
+  std::vector<std::int64_t> shape() const;
+};
+
+/// What a rank holds of a slice, in the order in which it stores it.
+std::vector<TensorShard> shards_of(const ModelConfig& model, const Slice& slice,
+                                   const TensorParallel& parallel);
+
+/// The rows of the vocabulary that a rank of the group holds.
+IndexRange vocabulary_of(const ModelConfig& model, const TensorParallel& parallel);
+
+/// The tensor's starting values at elements [first, first + values.size()) of it as it is stored.
+void write_initial_values(const ModelConfig& model, const TensorShard& shard, std::uint64_t seed,
+                          std::int64_t first, std::span<float> values);
+
+}  // namespace hethub
