@@ -1,61 +1,66 @@
 #include "hethub/collective/algorithm.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "hethub/base/error.h"
 #include "hethub/base/split.h"
+#include "hethub/base/text.h"
 
 namespace hethub {
 namespace {
 
-Slot data(int chunk) { return {.memory = Memory::kData, .chunk = chunk}; }
-Slot scratch(int chunk, int place) {
-  return {.memory = Memory::kScratch, .chunk = chunk, .place = place};
-}
-
-Step send(int peer, Slot from) { return {.kind = StepKind::kSend, .peer = peer, .from = from}; }
-Step recv(int peer, Slot to) { return {.kind = StepKind::kRecv, .peer = peer, .to = to}; }
-Step reduce(Slot from, Slot to) { return {.kind = StepKind::kReduce, .from = from, .to = to}; }
-
-// Two, so that a chunk can arrive while the one before it is added.
-constexpr int kRingPlaces = 2;
-
-int wrap(int index, int world_size) { return (index % world_size + world_size) % world_size; }
-
-// Data travels forwards; in each round a rank passes on the chunk it completed in the one before.
-void add_reduce_scatter(std::vector<Step>& steps, int rank, int world_size) {
-  for (int round = 0; round < world_size - 1; ++round) {
-    const int incoming = wrap(rank - 2 - round, world_size);
-    const Slot arrival = scratch(incoming, round % kRingPlaces);
-    steps.push_back(send(wrap(rank + 1, world_size), data(wrap(rank - 1 - round, world_size))));
-    steps.push_back(recv(wrap(rank - 1, world_size), arrival));
-    steps.push_back(reduce(arrival, data(incoming)));
-  }
-}
-
-void add_all_gather(std::vector<Step>& steps, int rank, int world_size) {
-  for (int round = 0; round < world_size - 1; ++round) {
-    steps.push_back(send(wrap(rank + 1, world_size), data(wrap(rank - round, world_size))));
-    steps.push_back(recv(wrap(rank - 1, world_size), data(wrap(rank - 1 - round, world_size))));
-  }
-}
-
-CollectiveAlgorithm without_steps(std::string name, int world_size) {
-  require(world_size >= 1, {.what = text(name, ": number of ranks"),
-                            .found = text(world_size),
-                            .expected = "1 or more",
-                            .fix = "pass the number of ranks in the group"});
-  CollectiveAlgorithm algorithm{.name = std::move(name)};
-  algorithm.steps.resize(static_cast<std::size_t>(world_size));
-  return algorithm;
-}
-
 void check_table(const CollectiveAlgorithm& algorithm, std::span<const std::int64_t> table) {
-  require(std::ssize(table) == algorithm.chunks,
-          {.what = text(algorithm.name, ": chunk table"),
-           .found = text(table.size(), " chunks"),
-           .expected = text(algorithm.chunks),
-           .fix = "give one element count for each chunk of the algorithm"});
+  require(std::ssize(table) == algorithm.chunks, [&] {
+    return ErrorParts{.what = text(algorithm.name, ": chunk table"),
+                      .found = text(table.size(), " chunks"),
+                      .expected = text(algorithm.chunks),
+                      .fix = "give one element count for each chunk of the algorithm"};
+  });
+  const auto least = std::min_element(table.begin(), table.end());
+  require(table.empty() || *least >= 0, [&] {
+    return ErrorParts{.what = text(algorithm.name, ": chunk ", least - table.begin()),
+                      .found = text(*least, " elements"),
+                      .expected = "0 or more",
+                      .fix = "give the number of elements of each chunk"};
+  });
+}
+
+std::int64_t largest(std::span<const std::int64_t> table) {
+  return table.empty() ? 0 : *std::max_element(table.begin(), table.end());
+}
+
+std::string text_of(const Slot& slot) {
+  const std::string chunks = slot.chunks == 1
+                                 ? text("chunk ", slot.chunk)
+                                 : text("chunks ", slot.chunk, "-", slot.chunk + slot.chunks - 1);
+  switch (slot.memory) {
+    case Memory::kData:
+      return chunks;
+    case Memory::kScratch:
+      return text(chunks, " in place ", slot.place);
+    case Memory::kInput:
+      return text(chunks, " of the input");
+    case Memory::kMirror:
+      return text(chunks, " of the mirror");
+  }
+  return chunks;
+}
+
+std::string text_of(const Step& step) {
+  switch (step.kind) {
+    case StepKind::kSend:
+      return text("send ", text_of(step.from), " to rank ", step.peer);
+    case StepKind::kRecv:
+      return text("recv ", text_of(step.to), " from rank ", step.peer);
+    case StepKind::kReduce:
+      return text("reduce ", text_of(step.from),
+                  step.terms > 1 ? text(" and the ", step.terms - 1, " after it") : std::string(),
+                  " into ", text_of(step.to), step.completes ? " (complete)" : "");
+    case StepKind::kCopy:
+      return text("copy ", text_of(step.from), " to ", text_of(step.to));
+  }
+  return {};
 }
 
 }  // namespace
@@ -68,10 +73,18 @@ ChunkTable even_chunks(std::int64_t total, int chunks) {
   return table;
 }
 
+std::int64_t elements_of(const Slot& slot, std::span<const std::int64_t> table) {
+  const auto run =
+      table.subspan(static_cast<std::size_t>(slot.chunk), static_cast<std::size_t>(slot.chunks));
+  return std::accumulate(run.begin(), run.end(), std::int64_t{0});
+}
+
 std::int64_t scratch_elements(const CollectiveAlgorithm& algorithm,
                               std::span<const std::int64_t> table) {
   check_table(algorithm, table);
-  return algorithm.scratch_places * *std::max_element(table.begin(), table.end());
+  const std::int64_t mirror =
+      algorithm.mirrored ? std::accumulate(table.begin(), table.end(), std::int64_t{0}) : 0;
+  return algorithm.scratch_places * largest(table) + mirror;
 }
 
 std::int64_t elements_sent(const CollectiveAlgorithm& algorithm,
@@ -79,84 +92,61 @@ std::int64_t elements_sent(const CollectiveAlgorithm& algorithm,
   check_table(algorithm, table);
   std::int64_t elements = 0;
   for (const Step& step : algorithm.steps.at(static_cast<std::size_t>(rank))) {
-    if (step.kind == StepKind::kSend) {
-      elements += table[static_cast<std::size_t>(step.from.chunk)];
-    }
+    if (step.kind == StepKind::kSend) elements += elements_of(step.from, table);
   }
   return elements;
 }
 
-CollectiveAlgorithm ring_reduce_scatter(int world_size) {
-  CollectiveAlgorithm ring = without_steps("ring_reduce_scatter", world_size);
-  ring.chunks = world_size;
-  ring.scratch_places = world_size > 1 ? kRingPlaces : 0;
-  for (int rank = 0; rank < world_size; ++rank) {
-    add_reduce_scatter(ring.steps[static_cast<std::size_t>(rank)], rank, world_size);
+SlotLayout::SlotLayout(const CollectiveAlgorithm& algorithm, const ChunkTable& table, int rank)
+    : table_(table) {
+  scratch_elements_ = hethub::scratch_elements(algorithm, table);
+  place_elements_ = largest(table);
+  mirror_begin_ = algorithm.scratch_places * place_elements_;
+  data_ = offsets_of(algorithm.data_chunks, rank, data_elements_);
+  if (!algorithm.input_chunks.empty()) {
+    input_ = offsets_of(algorithm.input_chunks, rank, input_elements_);
   }
-  return ring;
+  std::int64_t mirror_elements = 0;
+  if (algorithm.mirrored) mirror_ = offsets_of({}, rank, mirror_elements);
 }
 
-CollectiveAlgorithm ring_all_gather(int world_size) {
-  CollectiveAlgorithm ring = without_steps("ring_all_gather", world_size);
-  ring.chunks = world_size;
-  for (int rank = 0; rank < world_size; ++rank) {
-    add_all_gather(ring.steps[static_cast<std::size_t>(rank)], rank, world_size);
+std::vector<std::int64_t> SlotLayout::offsets_of(const std::vector<std::vector<int>>& held,
+                                                 int rank, std::int64_t& end) const {
+  std::vector<int> chunks(table_.size());
+  std::iota(chunks.begin(), chunks.end(), 0);
+  if (!held.empty()) chunks = held.at(static_cast<std::size_t>(rank));
+  std::vector<std::int64_t> offsets(table_.size(), -1);
+  for (const int chunk : chunks) {
+    offsets.at(static_cast<std::size_t>(chunk)) = end;
+    end += table_[static_cast<std::size_t>(chunk)];
   }
-  return ring;
+  return offsets;
 }
 
-CollectiveAlgorithm ring_all_reduce(int world_size) {
-  CollectiveAlgorithm ring = ring_reduce_scatter(world_size);
-  ring.name = "ring_all_reduce";
-  for (int rank = 0; rank < world_size; ++rank) {
-    add_all_gather(ring.steps[static_cast<std::size_t>(rank)], rank, world_size);
+std::int64_t SlotLayout::offset(const Slot& slot) const {
+  const auto chunk = static_cast<std::size_t>(slot.chunk);
+  switch (slot.memory) {
+    case Memory::kData:
+      return data_.at(chunk);
+    case Memory::kScratch:
+      return slot.place * place_elements_;
+    case Memory::kInput:
+      return input_.at(chunk);
+    case Memory::kMirror:
+      return mirror_begin_ + mirror_.at(chunk);
   }
-  return ring;
+  return -1;
 }
 
-CollectiveAlgorithm tree_broadcast(int world_size, int root) {
-  CollectiveAlgorithm tree = without_steps("tree_broadcast", world_size);
-  require(root >= 0 && root < world_size, {.what = "tree_broadcast: root",
-                                           .found = text(root),
-                                           .expected = text("0 to ", world_size - 1),
-                                           .fix = "pass the position of the root in the group"});
-  // Counted from the root: ranks below `have` hold the data, and hand it to those `have` further.
-  for (int have = 1; have < world_size; have *= 2) {
-    for (int giver = 0; giver < have && giver + have < world_size; ++giver) {
-      const int from = wrap(giver + root, world_size);
-      const int to = wrap(giver + have + root, world_size);
-      tree.steps[static_cast<std::size_t>(from)].push_back(send(to, data(0)));
-      tree.steps[static_cast<std::size_t>(to)].push_back(recv(from, data(0)));
+std::string steps_text(const CollectiveAlgorithm& algorithm) {
+  std::string all =
+      text(algorithm.name, ": ", algorithm.world_size(), " ranks, ", algorithm.chunks, " chunks\n");
+  for (int rank = 0; rank < algorithm.world_size(); ++rank) {
+    for (const Step& step : algorithm.steps[static_cast<std::size_t>(rank)]) {
+      all += text("rank ", rank, ": ", text_of(step), '\n');
     }
   }
-  return tree;
-}
-
-CollectiveAlgorithm root_all_gather(int world_size) {
-  CollectiveAlgorithm gather = without_steps("root_all_gather", world_size);
-  gather.chunks = 2;
-  gather.scratch_places = world_size;
-  std::vector<Step>& root = gather.steps[0];
-  for (int rank = 1; rank < world_size; ++rank) {
-    gather.steps[static_cast<std::size_t>(rank)] = {send(0, data(0)), recv(0, data(1))};
-    root.push_back(recv(rank, scratch(0, rank)));
-  }
-  for (int rank = 1; rank < world_size; ++rank) {
-    root.push_back(send(rank, data(1)));
-  }
-  return gather;
-}
-
-CollectiveAlgorithm dissemination_barrier(int world_size) {
-  CollectiveAlgorithm barrier = without_steps("dissemination_barrier", world_size);
-  for (int rank = 0; rank < world_size; ++rank) {
-    for (int distance = 1; distance < world_size; distance *= 2) {
-      auto& steps = barrier.steps[static_cast<std::size_t>(rank)];
-      steps.push_back(send(wrap(rank + distance, world_size), data(0)));
-      steps.push_back(recv(wrap(rank - distance, world_size), data(0)));
-    }
-  }
-  return barrier;
+  return all;
 }
 
 }  // namespace hethub

@@ -8,12 +8,21 @@
 #include <utility>
 
 #include "hethub/base/error.h"
+#include "hethub/collective/generators.h"
 
 namespace hethub {
 namespace {
 
 // Two, so that a chunk can be downloaded while the one before it is on its way.
 constexpr int kSendPlaces = 2;
+
+bool may_overlap(const Slot& first, const Slot& second) {
+  if (first.memory != second.memory) return false;
+  const bool placed = first.memory == Memory::kScratch;
+  const int first_begin = placed ? first.place : first.chunk;
+  const int second_begin = placed ? second.place : second.chunk;
+  return first_begin < second_begin + second.chunks && second_begin < first_begin + first.chunks;
+}
 
 }  // namespace
 
@@ -77,31 +86,37 @@ std::unique_ptr<PreparedCollective> Communicator::prepare(const CollectiveAlgori
   const std::int64_t elements = std::accumulate(table.begin(), table.end(), std::int64_t{0});
   made->data_bytes_ = elements * size_of(dtype);
   made->check_ = check_of(algorithm.name, dtype, elements);
-  std::int64_t offset = 0;
-  for (const std::int64_t chunk : table) {
-    made->offsets_.push_back(offset);
-    made->bytes_.push_back(chunk * size_of(dtype));
-    offset += made->bytes_.back();
+  made->layout_.emplace(algorithm, table, rank_);
+  made->element_bytes_ = size_of(dtype);
+  for (const Step& step : made->steps_) {
+    if (step.kind != StepKind::kSend && step.kind != StepKind::kRecv) continue;
+    const Slot& slot = step.kind == StepKind::kSend ? step.from : step.to;
+    made->message_bytes_ =
+        std::max(made->message_bytes_, made->layout_->elements(slot) * made->element_bytes_);
   }
-  made->place_bytes_ = *std::max_element(made->bytes_.begin(), made->bytes_.end());
 
-  prepare_additions(*made, table, dtype);
+  prepare_additions(*made, dtype);
   made->event_ = options_.port->backend().make_event();
   const bool staged = options_.port->route().staged();
   made->staging_ =
-      HostPages(staged ? (kSendPlaces + 1) * made->place_bytes_ : 0, "host memory for messages");
+      HostPages(staged ? (kSendPlaces + 1) * made->message_bytes_ : 0, "host memory for messages");
   made->sent_.resize(made->steps_.size());
   return made;
 }
 
 // One addition for each size of chunk that this member adds.
-void Communicator::prepare_additions(PreparedCollective& made, const ChunkTable& table,
-                                     DType dtype) const {
+void Communicator::prepare_additions(PreparedCollective& made, DType dtype) const {
   std::map<std::int64_t, PreparedOp*> of_size;
   for (const Step& step : made.steps_) {
     made.additions_.push_back(nullptr);
     if (step.kind != StepKind::kReduce) continue;
-    const std::int64_t count = table[static_cast<std::size_t>(step.to.chunk)];
+    require(step.terms == 1, [&] {
+      return ErrorParts{.what = text(made.name_, " on a device"),
+                        .found = "a sum of several terms in one step",
+                        .expected = "one term a step",
+                        .fix = "use a ring, tree or halving algorithm"};
+    });
+    const std::int64_t count = made.layout_->elements(step.to);
     if (count == 0) continue;
     PreparedOp*& addition = of_size[count];
     if (addition == nullptr) {
@@ -115,11 +130,9 @@ void Communicator::prepare_additions(PreparedCollective& made, const ChunkTable&
 
 View Communicator::view_of(const Running& running, Slot slot) const {
   const PreparedCollective& collective = running.collective;
-  const std::int64_t bytes = collective.bytes_[static_cast<std::size_t>(slot.chunk)];
-  if (slot.memory == Memory::kScratch) {
-    return running.scratch.slice(slot.place * collective.place_bytes_, bytes);
-  }
-  return running.data.slice(collective.offsets_[static_cast<std::size_t>(slot.chunk)], bytes);
+  const std::int64_t offset = collective.layout_->offset(slot) * collective.element_bytes_;
+  const std::int64_t bytes = collective.layout_->elements(slot) * collective.element_bytes_;
+  return (slot.memory == Memory::kData ? running.data : running.scratch).slice(offset, bytes);
 }
 
 void Communicator::wait_for_device(Running& running) const {
@@ -133,7 +146,7 @@ void Communicator::wait_for_device(Running& running) const {
 void Communicator::finish_sends(Running& running, Slot slot) const {
   for (int index = 0; index < running.sends; ++index) {
     auto& sent = running.collective.sent_[static_cast<std::size_t>(index)];
-    if (!sent.under_way || sent.slot != slot) continue;
+    if (!sent.under_way || !may_overlap(sent.slot, slot)) continue;
     messenger().wait(sent.handle, running.deadline, running.operation);
     sent.under_way = false;
   }
@@ -153,7 +166,8 @@ void Communicator::send_chunk(Running& running, const Step& step) const {
   Route& route = options_.port->route();
   std::byte* staging = nullptr;
   if (route.staged()) {
-    staging = collective.staging_.data() + (running.sends % kSendPlaces) * collective.place_bytes_;
+    staging =
+        collective.staging_.data() + (running.sends % kSendPlaces) * collective.message_bytes_;
     if (running.sends >= kSendPlaces) {
       auto& before = collective.sent_[static_cast<std::size_t>(running.sends - kSendPlaces)];
       if (before.under_way) messenger().wait(before.handle, running.deadline, running.operation);
@@ -177,7 +191,7 @@ void Communicator::recv_chunk(Running& running, const Step& step) const {
   wait_for_device(running);  // the chunk, or the staging memory, may still be read
   const View view = view_of(running, step.to);
   const std::span<std::byte> host =
-      route.host_of(view, collective.staging_.data() + kSendPlaces * collective.place_bytes_);
+      route.host_of(view, collective.staging_.data() + kSendPlaces * collective.message_bytes_);
   const Handle handle = messenger().post_recv(world_rank(step.peer), running.tag, host);
   messenger().wait(handle, running.deadline, running.operation);
   route.queue_after_recv(view, host, options_.port->queue());

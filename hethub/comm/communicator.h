@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,9 +36,9 @@ class PreparedCollective {
 
   std::string name_ = {};
   std::vector<Step> steps_ = {};  // of this member
-  std::vector<std::int64_t> offsets_ = {};
-  std::vector<std::int64_t> bytes_ = {};
-  std::int64_t place_bytes_ = 0;
+  std::optional<SlotLayout> layout_ = {};
+  std::int64_t element_bytes_ = 0;
+  std::int64_t message_bytes_ = 0;  // the largest
   std::int64_t data_bytes_ = 0;
   std::int64_t scratch_bytes_ = 0;
   std::uint64_t check_ = 0;
@@ -97,7 +98,7 @@ class Communicator {
  private:
   struct Running;
   Operation next_operation(std::string_view name);
-  void prepare_additions(PreparedCollective& made, const ChunkTable& table, DType dtype) const;
+  void prepare_additions(PreparedCollective& made, DType dtype) const;
   void take_step(Running& running, std::size_t index) const;
   View view_of(const Running& running, Slot slot) const;
   void wait_for_device(Running& running) const;

@@ -5,6 +5,7 @@
 
 #include "hethub/base/split.h"
 #include "hethub/base/text.h"
+#include "hethub/collective/generators.h"
 #include "hethub/program/memory.h"
 
 namespace hethub {

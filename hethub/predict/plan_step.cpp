@@ -4,6 +4,7 @@
 #include <string>
 
 #include "hethub/base/error.h"
+#include "hethub/collective/generators.h"
 #include "hethub/plan/rank_plan.h"
 #include "hethub/plan/schedule.h"
 

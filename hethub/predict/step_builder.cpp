@@ -96,8 +96,8 @@ void StepBuilder::take_part(SimCollective& collective, int position, int label) 
   const int rank = collective.group.at(position);
   const int members = collective.algorithm.world_size();
   for (const Step& step : collective.algorithm.steps.at(position)) {
-    const int chunk = step.kind == StepKind::kRecv ? step.to.chunk : step.from.chunk;
-    const std::int64_t count = collective.chunks.at(chunk);
+    const Slot& slot = step.kind == StepKind::kRecv ? step.to : step.from;
+    const std::int64_t count = elements_of(slot, collective.chunks);
     const auto bytes = static_cast<double>(count * size_of(collective.dtype));
     if (step.kind == StepKind::kSend) {
       SimCollective::Pair& pair = collective.pairs[position * members + step.peer];
@@ -108,7 +108,7 @@ void StepBuilder::take_part(SimCollective& collective, int position, int label) 
       accept(rank, collective.group[step.peer], bytes,
              {take(pair.next_received, pair), label, collective.place});
     } else if (collective.place == DataPlace::kDevice) {
-      work(rank, accumulate_seconds(rank, count, collective.dtype), label);
+      work(rank, step.terms * accumulate_seconds(rank, count, collective.dtype), label);
     }
   }
 }

@@ -77,7 +77,8 @@ class StepBuilder {
                                  DataPlace place = DataPlace::kDevice);
 
   /// What the rank at `position` of the group does in it. Once for each position, in any order.
-  /// A reduce or copy of a chunk costs what an Accumulate of it costs on that rank's kind.
+  /// A copy of chunks, and each term of a reduce, costs what an Accumulate of them costs on that
+  /// rank's kind. A receive ends before the next step begins.
   void take_part(SimCollective& collective, int position, int label = -1);
 
   const SimStep& step() const { return step_; }

@@ -34,7 +34,7 @@ void add_collective(const CollectiveAlgorithm& algorithm, const Segment& segment
                     std::vector<Op>& ops) {
   for (const Step& step : algorithm.steps.at(holder)) {
     if (step.kind == StepKind::kSend || step.kind == StepKind::kRecv) continue;
-    const std::int64_t count = segment.owned.at(step.from.chunk);
+    const std::int64_t count = elements_of(step.from, segment.owned);
     if (count > 0) ops.push_back({"", DType::kF32, Accumulate{count}});
   }
 }

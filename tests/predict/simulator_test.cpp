@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "hethub/base/error.h"
+#include "hethub/collective/generators.h"
 #include "hethub/predict/step_builder.h"
 
 namespace hethub {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "hethub/accel/registry.h"
+#include "hethub/collective/generators.h"
 #include "hethub/comm/communicator.h"
 #include "tests/accel/count_allocations.h"
 #include "tests/comm/local_world.h"

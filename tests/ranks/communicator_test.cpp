@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "hethub/collective/algorithm.h"
+#include "hethub/collective/generators.h"
 #include "tests/comm/local_world.h"
 #include "tests/ranks/slow_backend.h"
 
@@ -147,7 +147,8 @@ TEST_P(EveryRoute, broadcast_copies_the_roots_bytes) {
   constexpr int kRanks = 4;
   on_ranks(kRanks, [&](Rank& rank, int number) {
     Communicator group({.port = &rank.port, .ranks = first_ranks(kRanks), .id = 3});
-    const auto copy = group.prepare(tree_broadcast(kRanks, 2), {9001}, DType::kF32);
+    const auto copy =
+        group.prepare(tree_broadcast(kRanks, 2), even_chunks(9001, kRanks), DType::kF32);
     const auto data = rank.floats(values_of(number, 9001));
     group.run(*copy, Rank::view(*data), {}, after_seconds(kSeconds));
     EXPECT_EQ(rank.read(*data), values_of(2, 9001));
