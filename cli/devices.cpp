@@ -22,18 +22,6 @@ struct DevicesArguments {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
-// A backend that plans may come to name, but no version has yet.
-struct MissingBackend {
-  const char* name = "";
-  const char* why = "";
-};
-
-constexpr MissingBackend kMissing[] = {
-    {"cuda", "not in this version; install the OpenCL driver of your NVIDIA GPU instead"},
-    {"hip", "not in this version; install the OpenCL driver of your AMD GPU instead"},
-    {"torch", "not in this version"},
-};
-
 Json json_of(const FoundDevice& device) {
   if (!device.problem.empty()) {
     return {{"backend", device.backend}, {"usable", false}, {"problem", device.problem}};
@@ -75,9 +63,6 @@ void print_json(const std::vector<FoundDevice>& devices, const Host& host) {
   for (const FoundDevice& device : devices) {
     rows.push_back(json_of(device));
   }
-  for (const MissingBackend& backend : kMissing) {
-    rows.push_back({{"backend", backend.name}, {"usable", false}, {"problem", backend.why}});
-  }
   std::cout << Json({{"devices", rows}, {"host", json_of(host)}}).dump(2) << '\n';
 }
 
@@ -96,9 +81,6 @@ void print_problems(const std::vector<FoundDevice>& devices) {
   for (const FoundDevice& device : devices) {
     if (device.problem.empty()) continue;
     std::printf("  %-8s %s\n", device.backend.c_str(), device.problem.c_str());
-  }
-  for (const MissingBackend& backend : kMissing) {
-    std::printf("  %-8s %s\n", backend.name, backend.why);
   }
 }
 

@@ -48,12 +48,10 @@ std::vector<std::string> kinds_of(const Options& options) {
     return options.backends.empty() ? backend_names() : options.backends;
   }
   std::vector<std::string> kinds;
-  const std::vector<std::string> built = backend_names();
+  const std::vector<std::string>& list = options.backends;
   for (const Kind& kind : read_cluster(options.cluster).kinds) {
-    const auto has = [&](const std::vector<std::string>& list) {
-      return std::find(list.begin(), list.end(), kind.backend) != list.end();
-    };
-    if (has(options.backends.empty() ? built : options.backends)) kinds.push_back(kind.name);
+    const bool listed = std::find(list.begin(), list.end(), kind.backend) != list.end();
+    if (list.empty() ? is_backend(kind.backend) : listed) kinds.push_back(kind.name);
   }
   if (kinds.empty()) {
     throw Error(ErrorCode::kInvalidConfig, {.what = options.cluster,

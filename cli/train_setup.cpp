@@ -1,6 +1,5 @@
 #include "cli/train_setup.h"
 
-#include <algorithm>
 #include <set>
 
 #include "hethub/base/error.h"
@@ -31,11 +30,12 @@ std::string backend_of(const std::string& kind, const std::string& cluster_file)
 
 void require_built(const std::string& kind, const std::string& backend,
                    const std::string& cluster_file) {
-  const std::vector<std::string> built = backend_names();
-  if (std::find(built.begin(), built.end(), backend) != built.end()) return;
+  if (is_backend(backend)) return;
   std::string known;
-  for (const std::string& name : built) {
-    known += (known.empty() ? "" : ", ") + name;
+  for (const std::vector<std::string>& names : {backend_names(), plugin_names()}) {
+    for (const std::string& name : names) {
+      known += (known.empty() ? "" : ", ") + name;
+    }
   }
   throw Error(ErrorCode::kInvalidConfig,
               {.what = text("kind ", kind),
