@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "hethub/accel/registry.h"
 #include "hethub/base/files.h"
 #include "hethub/base/json.h"
 #include "hethub/base/text.h"
@@ -58,6 +59,7 @@ Plan plan_of(const std::string& layout, int layers, int batch) {
   };
   if (layout == "cpu_then_opencl") two_stages("cpu", "opencl");
   if (layout == "opencl_then_cpu") two_stages("opencl", "cpu");
+  if (layout == "torch_then_cpu") two_stages("torch", "cpu");
   if (layout == "uneven_replicas") {
     plan.pipelines.push_back({.micro_batch_size = 1,
                               .micro_batches = batch / 2 + 1,
@@ -83,10 +85,13 @@ class Golden : public testing::TestWithParam<std::tuple<std::string, std::string
 
 TEST_P(Golden, losses_and_gradient_norms_equal_the_reference) {
   const auto& [set, layout] = GetParam();
+  if (layout.starts_with("torch") && !is_backend("torch")) {
+    GTEST_SKIP() << "no plug-in torch in this build";
+  }
   const std::string folder = folder_of(set);
   std::string how = " --backend " + layout;
   const std::string file = text(testing::TempDir(), "golden-", set, "-", layout, "-", ::getpid());
-  if (layout != "cpu" && layout != "opencl") {
+  if (!is_backend(layout)) {
     const ModelConfig model = read_model(folder);
     const Json tokens = read_document(folder + "/tokens.json");
     const auto batch = static_cast<int>(tokens["batches"][0].size());
@@ -102,8 +107,9 @@ TEST_P(Golden, losses_and_gradient_norms_equal_the_reference) {
 INSTANTIATE_TEST_SUITE_P(
     , Golden,
     testing::Combine(testing::Values("llama", "llama3", "mistral", "qwen2", "deep"),
-                     testing::Values("cpu", "opencl", "cpu_then_opencl", "opencl_then_cpu",
-                                     "uneven_replicas", "pipeline_beside_replica_with_recompute")),
+                     testing::Values("cpu", "opencl", "torch", "cpu_then_opencl", "opencl_then_cpu",
+                                     "torch_then_cpu", "uneven_replicas",
+                                     "pipeline_beside_replica_with_recompute")),
     [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
 
 // A check that cannot fail is none.

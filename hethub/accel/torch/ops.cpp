@@ -1,0 +1,231 @@
+#include "hethub/accel/torch/ops.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include "hethub/base/error.h"
+
+namespace hethub::torch_backend {
+namespace {
+
+// Of f32 this is the tensor itself.
+at::Tensor f32(const at::Tensor& tensor) { return tensor.to(at::kFloat); }
+
+bool is_f32(const at::Tensor& tensor) { return tensor.scalar_type() == at::kFloat; }
+
+// One value for each row, to be spread over the row.
+at::Tensor column(const at::Tensor& values) { return values.unsqueeze(1); }
+
+void compute(const Linear& op, Tensors& t) {
+  if (op.bias) {
+    at::addmm_out(t.out[0], t.in[2], t.in[0], t.in[1].t());
+  } else {
+    at::mm_out(t.out[0], t.in[0], t.in[1].t());
+  }
+}
+
+void compute(const LinearGradInput& /*op*/, Tensors& t) { at::mm_out(t.out[0], t.in[0], t.in[1]); }
+
+void compute(const LinearGradWeight& /*op*/, Tensors& t) {
+  t.out[0].addmm_(f32(t.in[0]).t(), f32(t.in[1]));
+}
+
+void compute(const BiasGrad& /*op*/, Tensors& t) {
+  t.out[0].add_(t.in[0].sum(0, false, at::kFloat));
+}
+
+void compute(const Embedding& /*op*/, Tensors& t) {
+  at::index_select_out(t.out[0], t.in[1], 0, t.in[0]);
+}
+
+// On the CPU index_add_ takes the rows in order; elsewhere it adds in any order, and the sorting
+// index_put_ does not.
+void compute(const EmbeddingGrad& /*op*/, Tensors& t) {
+  if (t.out[0].is_cpu()) {
+    t.out[0].index_add_(0, t.in[0], f32(t.in[1]));
+  } else {
+    t.out[0].index_put_({t.in[0].to(at::kLong)}, f32(t.in[1]), true);
+  }
+}
+
+void compute(const RmsNorm& op, Tensors& t) {
+  const at::Tensor x = f32(t.in[0]);
+  at::mean_out(t.out[1], x.square(), 1).add_(op.eps).rsqrt_();
+  if (is_f32(t.out[0])) {
+    at::mul_out(t.out[0], x, column(t.out[1])).mul_(t.in[1]);
+  } else {
+    t.out[0].copy_(x.mul(column(t.out[1])).mul_(t.in[1]));
+  }
+}
+
+void compute(const RmsNormGradInput& /*op*/, Tensors& t) {
+  const at::Tensor x = f32(t.in[1]);
+  const at::Tensor& rstd = t.in[3];
+  at::Tensor g = f32(t.in[0]).mul(t.in[2]);
+  const at::Tensor factor = g.mul(x).mean(1).mul_(rstd).mul_(rstd);
+  t.out[0].copy_(g.sub_(x.mul(column(factor))).mul_(column(rstd)));
+}
+
+void compute(const RmsNormGradGain& /*op*/, Tensors& t) {
+  t.out[0].add_(f32(t.in[0]).mul(t.in[1]).mul_(column(t.in[2])).sum(0));
+}
+
+void compute(const Rope& op, Tensors& t) {
+  const std::int64_t half = op.head_dim / 2;
+  const at::Tensor x = f32(t.in[0]).view({op.rows, op.heads, 2, half});
+  const at::Tensor turns = t.in[2].index_select(0, t.in[1]).view({op.rows, 1, 2, half});
+  const at::Tensor a = x.select(2, 0);
+  const at::Tensor b = x.select(2, 1);
+  const at::Tensor c = turns.select(2, 0);
+  const at::Tensor s = op.inverse ? turns.select(2, 1).neg() : turns.select(2, 1);
+  const at::Tensor first = a.mul(c).sub_(b.mul(s));
+  const at::Tensor second = b.mul(c).add_(a.mul(s));
+  const at::Tensor y = t.out[0].view({op.rows, op.heads, 2, half});
+  y.select(2, 0).copy_(first);
+  y.select(2, 1).copy_(second);
+}
+
+void compute(const SiluMul& /*op*/, Tensors& t) {
+  const at::Tensor gate = f32(t.in[0]);
+  t.out[0].copy_(at::sigmoid(gate).mul_(gate).mul_(t.in[1]));
+}
+
+void compute(const SiluMulGrad& /*op*/, Tensors& t) {
+  const at::Tensor dy = f32(t.in[0]);
+  const at::Tensor gate = f32(t.in[1]);
+  const at::Tensor s = at::sigmoid(gate);
+  const at::Tensor slope = s.neg().add_(1).mul_(gate).add_(1).mul_(s);
+  const at::Tensor dgate = slope.mul_(dy).mul_(t.in[2]);
+  const at::Tensor dup = dy.mul(gate).mul_(s);
+  t.out[0].copy_(dgate);
+  t.out[1].copy_(dup);
+}
+
+void compute(const Add& /*op*/, Tensors& t) { at::add_out(t.out[0], t.in[0], t.in[1]); }
+
+void compute(const Accumulate& /*op*/, Tensors& t) { t.out[0].add_(t.in[1]); }
+
+void compute(const Fill& op, Tensors& t) { t.out[0].fill_(op.value); }
+
+// 1 where a label counts, and the labels with 0 in place of those that do not.
+struct Labels {
+  at::Tensor counted = {};
+  at::Tensor column = {};
+};
+
+Labels labels_of(const at::Tensor& labels) {
+  constexpr int kNotCounted = -100;
+  const at::Tensor counted = labels.ne(kNotCounted);
+  return {counted, column(labels.mul(counted).to(at::kLong))};
+}
+
+void compute(const CrossEntropy& /*op*/, Tensors& t) {
+  const at::Tensor logits = f32(t.in[0]);
+  const Labels labels = labels_of(t.in[1]);
+  at::logsumexp_out(t.out[1], logits, 1);
+  at::sub_out(t.out[0], t.out[1], logits.gather(1, labels.column).squeeze(1)).mul_(labels.counted);
+}
+
+void compute(const CrossEntropyGrad& /*op*/, Tensors& t) {
+  const Labels labels = labels_of(t.in[1]);
+  at::Tensor logits = f32(t.in[0]);
+  at::Tensor slope =
+      is_f32(t.out[0]) ? at::sub_out(t.out[0], logits, column(t.in[2])) : logits - column(t.in[2]);
+  slope.exp_().scatter_add_(1, labels.column, column(labels.counted).to(at::kFloat).neg());
+  slope.mul_(column(labels.counted));
+  if (!slope.is_same(t.out[0])) t.out[0].copy_(slope);
+}
+
+// Sums of blocks, and their sum: no part is long enough to lose digits.
+void compute(const SumSquares& op, Tensors& t) {
+  constexpr std::int64_t kBlock = 1024;
+  const at::Tensor squares = f32(t.in[0]).square();
+  const std::int64_t blocks = op.count / kBlock;
+  const at::Tensor whole = squares.narrow(0, 0, blocks * kBlock).view({blocks, kBlock}).sum(1);
+  const at::Tensor rest = squares.narrow(0, blocks * kBlock, op.count - blocks * kBlock).sum();
+  t.out[0].copy_(whole.sum().add_(rest).view({1}));
+}
+
+void compute(const AdamW& op, Tensors& t) {
+  const auto scalar = [&](AdamWScalar which) { return t.in[4].select(0, static_cast<int>(which)); };
+  const at::Tensor rate = scalar(AdamWScalar::kLearningRate);
+  const at::Tensor beta1 = scalar(AdamWScalar::kBeta1);
+  const at::Tensor beta2 = scalar(AdamWScalar::kBeta2);
+  const at::Tensor& p = t.out[0];
+  const at::Tensor& m = t.out[1];
+  const at::Tensor& v = t.out[2];
+  const at::Tensor g = t.in[3].mul(scalar(AdamWScalar::kGradientScale));
+  m.mul_(beta1).addcmul_(g, 1 - beta1);
+  v.mul_(beta2).addcmul_(g.square(), 1 - beta2);
+  if (op.decay) p.sub_(p.mul(rate * scalar(AdamWScalar::kWeightDecay)));
+  const at::Tensor root = v.div(scalar(AdamWScalar::kBiasCorrection2)).sqrt_();
+  const at::Tensor step = m.div(scalar(AdamWScalar::kBiasCorrection1));
+  p.sub_(step.mul_(rate).div_(root.add_(scalar(AdamWScalar::kEpsilon))));
+}
+
+void compute(const Attention& op, Tensors& t) { attend(op, t); }
+void compute(const AttentionGrad& op, Tensors& t) { attend(op, t); }
+
+[[noreturn]] void refuse(const Op& op, std::string found, std::string expected, std::string fix) {
+  throw Error(ErrorCode::kUnsupported,
+              {.what = text("torch: op '", op.name, "' (", facts_of(op).kind, ")"),
+               .found = std::move(found),
+               .expected = std::move(expected),
+               .fix = std::move(fix)});
+}
+
+template <typename Body>
+void require_known(const Op& /*op*/, const Body& /*body*/) {}
+void require_known(const Op& op, const Rope& body) {
+  if (body.head_dim % 2 == 0) return;
+  refuse(op, text("head_dim ", body.head_dim), "an even one", "choose an even head_dim");
+}
+
+// The computation of an op of this type, or null for what is the communicator's.
+template <typename Body>
+auto runner(const Body& /*body*/) -> void (*)(const Op&, Tensors&) {
+  if constexpr (requires(const Body& op, Tensors& t) { compute(op, t); }) {
+    return [](const Op& op, Tensors& tensors) { compute(std::get<Body>(op.body), tensors); };
+  } else {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+TorchOp::TorchOp(const Op& op)
+    : op_(op),
+      facts_(facts_of(op)),
+      run_(std::visit([](const auto& body) { return runner(body); }, op.body)) {
+  if (run_ == nullptr) {
+    refuse(op, "a group op", "an op of one device", "group ops are run by the executor");
+  }
+  if (op.dtype != DType::kF32 && op.dtype != DType::kBf16) {
+    refuse(op, text("dtype ", name_of(op.dtype)), "f32 or bf16", "set the plan's dtype to f32");
+  }
+  std::visit([&](const auto& body) { require_known(op, body); }, op.body);
+}
+
+at::ScalarType scalar_type_of(DType type) {
+  switch (type) {
+    case DType::kF64:
+      return at::kDouble;
+    case DType::kF32:
+      return at::kFloat;
+    case DType::kF16:
+      return at::kHalf;
+    case DType::kBf16:
+      return at::kBFloat16;
+    case DType::kI64:
+      return at::kLong;
+    case DType::kI32:
+      return at::kInt;
+    case DType::kI8:
+      return at::kChar;
+    case DType::kU8:
+      return at::kByte;
+  }
+  return at::kByte;
+}
+
+}  // namespace hethub::torch_backend
