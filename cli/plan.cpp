@@ -1,3 +1,4 @@
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "hethub/cost/costs_file.h"
 #include "hethub/model/config.h"
 #include "hethub/plan/plan_file.h"
+#include "hethub/search/planner_case.h"
 #include "hethub/search/reasons.h"
 #include "hethub/search/strategy.h"
 
@@ -25,6 +27,7 @@ struct PlanArguments {
   std::string output = {};
   std::string show_model = {};
   std::string planner_case = {};
+  std::string counts = {};
   std::string strategy = "exact";
   std::int64_t global_batch = 0;
   std::int64_t sequence_length = 0;
@@ -67,14 +70,41 @@ int show_model(const std::string& path, bool json) {
   return 0;
 }
 
-void check_arguments(const PlanArguments& arguments) {
-  if (!arguments.planner_case.empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                {.what = "--case",
-                 .found = arguments.planner_case,
-                 .expected = "a model and a cluster",
-                 .fix = "use --model and --cluster: this version reads no planner cases yet"});
+int plan_case(const PlanArguments& arguments, bool json) {
+  if (arguments.output.empty()) {
+    throw Error(ErrorCode::kUsage, {.what = "plan --case",
+                                    .found = "no --output",
+                                    .expected = "it",
+                                    .fix = "say where the plan goes with -o PLAN.json"});
   }
+  const std::map<std::string, int> counts = arguments.counts.empty()
+                                                ? std::map<std::string, int>{}
+                                                : parse_cluster_counts(arguments.counts);
+  const auto begin = std::chrono::steady_clock::now();
+  const CaseAnswer answer =
+      read_planner_case(arguments.planner_case, counts)->find(arguments.time_limit_s);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  write_file(arguments.output, to_json(answer.pipelines).dump() + "\n");
+  const double gap = 1 - answer.bound_seconds / answer.step_seconds;
+  if (json) {
+    std::cout << Json{{"step_seconds", answer.step_seconds},
+                      {"bound_seconds", answer.bound_seconds},
+                      {"gap", gap},
+                      {"search_seconds", took.count()},
+                      {"pipelines", answer.pipelines.size()}}
+                     .dump()
+              << '\n';
+    return 0;
+  }
+  std::printf("%.6g s a step by the case's cost model, with %zu pipelines\n", answer.step_seconds,
+              answer.pipelines.size());
+  std::printf("no plan takes less than %.6g s (%.2f %% less); found in %.3f s\n",
+              answer.bound_seconds, 100 * gap, took.count());
+  std::printf("the plan is in %s\n", arguments.output.c_str());
+  return 0;
+}
+
+void check_arguments(const PlanArguments& arguments) {
   const auto need = [](bool given, const char* option) {
     if (given) return;
     throw Error(ErrorCode::kUsage, {.what = "plan",
@@ -200,6 +230,7 @@ void print_reasons(const Answer& answer) {
 
 int run_plan(const PlanArguments& arguments, bool json) {
   if (!arguments.show_model.empty()) return show_model(arguments.show_model, json);
+  if (!arguments.planner_case.empty()) return plan_case(arguments, json);
   check_arguments(arguments);
   const std::unique_ptr<Strategy> strategy = make_strategy(arguments.strategy);
   const CostModel costs(read_cluster(arguments.cluster),
@@ -248,7 +279,10 @@ void add_plan(CLI::App& app, VerbCall& call) {
   command.add_option("--time-limit", arguments->time_limit_s, "seconds")->capture_default_str();
   command.add_option("--strategy", arguments->strategy, "exact")->capture_default_str();
   command.add_option("--show-model", arguments->show_model, "say what a config.json describes");
-  command.add_option("--case", arguments->planner_case, "a planner case (not in this version)");
+  command.add_option("--case", arguments->planner_case,
+                     "plan a case that brings its own cost model instead");
+  command.add_option("--cluster-counts", arguments->counts,
+                     "devices of each kind of the case: KIND=COUNT,...");
   command.footer(
       "Example:\n  hethub plan --model config.json --cluster cluster.yaml --costs costs.json \\\n"
       "      --global-batch 64 --sequence-length 256 -o plan.json");
