@@ -41,6 +41,11 @@ void add_rows(std::vector<Op>& cases, const std::vector<Rectangle>& sizes) {
     add(cases, EmbeddingGrad{r.rows, 11, r.width});
     add(cases, CrossEntropy{r.rows, r.width});
     add(cases, CrossEntropyGrad{r.rows, r.width});
+    add(cases, Embedding{r.rows, 11, r.width, 5, 23});
+    add(cases, EmbeddingGrad{r.rows, 11, r.width, 5, 23});
+    add(cases, LogSumExp{r.rows, r.width});
+    add(cases, CrossEntropyPart{r.rows, r.width, 3, 3 + 2 * r.width, 3});
+    add(cases, CrossEntropyGrad{r.rows, r.width, 3, 3 + 2 * r.width});
   }
 }
 

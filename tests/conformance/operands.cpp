@@ -78,11 +78,11 @@ Values document_starts(Maker& make, const Attention& op) {
 // One overload per op whose inputs are more than any floats; `in` holds any floats to begin with.
 
 void shape(const Embedding& op, Maker& make, std::vector<Values>& in) {
-  in[0] = make.integers(op.rows, op.vocab);
+  in[0] = make.integers(op.rows, op.whole());
 }
 
 void shape(const EmbeddingGrad& op, Maker& make, std::vector<Values>& in) {
-  in[0] = make.integers(op.rows, op.vocab);
+  in[0] = make.integers(op.rows, op.whole());
 }
 
 void shape(const RmsNormGradInput& op, Maker& /*make*/, std::vector<Values>& in) {
@@ -118,8 +118,23 @@ void shape(const CrossEntropy& op, Maker& make, std::vector<Values>& in) {
   ignore_some(make, in[1]);
 }
 
+void shape(const CrossEntropyPart& op, Maker& make, std::vector<Values>& in) {
+  in[1] = make.integers(op.rows, op.of);
+  ignore_some(make, in[1]);
+}
+
+// Of a part of the columns, the whole's sum is larger than its own.
 void shape(const CrossEntropyGrad& op, Maker& make, std::vector<Values>& in) {
-  shape(CrossEntropy{op.rows, op.vocab}, make, in);
+  in[1] = make.integers(op.rows, op.whole());
+  ignore_some(make, in[1]);
+  if (op.of > 0) {
+    const Values own = forward(LogSumExp{op.rows, op.vocab}, {in[0]})[0];
+    for (std::size_t row = 0; row < own.size(); ++row) {
+      in[2][row] = own[row] + 0.5;
+    }
+    in[2] = rounded(in[2]);
+    return;
+  }
   in[2] = forward(CrossEntropy{op.rows, op.vocab}, {in[0], in[1]})[1];
 }
 

@@ -64,8 +64,10 @@ std::vector<Values> compute(const BiasGrad& op, const Inputs& in) {
 std::vector<Values> compute(const Embedding& op, const Inputs& in) {
   Values y = zeros(op.rows * op.width);
   for (std::int64_t r = 0; r < op.rows; ++r) {
+    const std::int64_t id = integer(in[0][r]) - op.first;
+    if (id < 0 || id >= op.vocab) continue;
     for (std::int64_t j = 0; j < op.width; ++j) {
-      y[r * op.width + j] = in[1][integer(in[0][r]) * op.width + j];
+      y[r * op.width + j] = in[1][id * op.width + j];
     }
   }
   return {y};
@@ -74,8 +76,10 @@ std::vector<Values> compute(const Embedding& op, const Inputs& in) {
 std::vector<Values> compute(const EmbeddingGrad& op, const Inputs& in) {
   Values dtable = in[2];
   for (std::int64_t r = 0; r < op.rows; ++r) {
+    const std::int64_t id = integer(in[0][r]) - op.first;
+    if (id < 0 || id >= op.vocab) continue;
     for (std::int64_t j = 0; j < op.width; ++j) {
-      dtable[integer(in[0][r]) * op.width + j] += in[1][r * op.width + j];
+      dtable[id * op.width + j] += in[1][r * op.width + j];
     }
   }
   return {dtable};
@@ -289,13 +293,34 @@ std::vector<Values> compute(const CrossEntropy& op, const Inputs& in) {
   return {losses, lse};
 }
 
+std::vector<Values> compute(const LogSumExp& op, const Inputs& in) {
+  const Values labels(static_cast<std::size_t>(op.rows), -100);
+  return {compute(CrossEntropy{op.rows, op.width}, {in[0], labels})[1]};
+}
+
+std::vector<Values> compute(const CrossEntropyPart& op, const Inputs& in) {
+  Values losses = zeros(op.rows);
+  Values lse = zeros(op.rows);
+  for (std::int64_t r = 0; r < op.rows; ++r) {
+    double whole = 0;
+    for (std::int64_t part = 0; part < op.parts; ++part) {
+      whole += std::exp(in[2][part * op.rows + r]);
+    }
+    lse[r] = std::log(whole);
+    const std::int64_t column = integer(in[1][r]) - op.first;
+    const bool here = in[1][r] != -100 && column >= 0 && column < op.vocab;
+    if (here) losses[r] = lse[r] - in[0][r * op.vocab + column];
+  }
+  return {losses, lse};
+}
+
 std::vector<Values> compute(const CrossEntropyGrad& op, const Inputs& in) {
   Values dlogits = zeros(op.rows * op.vocab);
   for (std::int64_t r = 0; r < op.rows; ++r) {
     if (in[1][r] == -100) continue;
     for (std::int64_t j = 0; j < op.vocab; ++j) {
       const double share = std::exp(in[0][r * op.vocab + j] - in[2][r]);
-      dlogits[r * op.vocab + j] = share - (integer(in[1][r]) == j ? 1 : 0);
+      dlogits[r * op.vocab + j] = share - (integer(in[1][r]) - op.first == j ? 1 : 0);
     }
   }
   return {dlogits};

@@ -53,7 +53,11 @@ std::vector<Claim> claims(const BiasGrad& op, const Outputs& in, const Outputs& 
 }
 
 std::vector<Claim> claims(const EmbeddingGrad& op, const Outputs& in, const Outputs& out) {
-  return {{Embedding{op.rows, op.vocab, op.width}, {in[0], in[2]}, in[1], 1, added(out[0], in[2])}};
+  return {{Embedding{op.rows, op.vocab, op.width, op.first, op.of},
+           {in[0], in[2]},
+           in[1],
+           1,
+           added(out[0], in[2])}};
 }
 
 std::vector<Claim> claims(const RmsNormGradInput& op, const Outputs& in, const Outputs& out) {
@@ -87,7 +91,35 @@ std::vector<Claim> claims(const SiluMulGrad& op, const Outputs& in, const Output
   return {{forward, {in[1], in[2]}, in[0], 0, out[0]}, {forward, {in[1], in[2]}, in[0], 1, out[1]}};
 }
 
+// A part of the columns, and all others as one column more: their LogSumExp. A row of the gradient
+// adds up to 0.
+Claim claim_of_part(const CrossEntropyGrad& op, const Outputs& in, const Outputs& out) {
+  Values logits;
+  Values labels;
+  Values gradient;
+  for (std::int64_t row = 0; row < op.rows; ++row) {
+    double own = 0;
+    double sum = 0;
+    for (std::int64_t column = 0; column < op.vocab; ++column) {
+      const auto at = static_cast<std::size_t>(row * op.vocab + column);
+      logits.push_back(in[0][at]);
+      gradient.push_back(out[0][at]);
+      own += std::exp(in[0][at]);
+      sum += out[0][at];
+    }
+    logits.push_back(std::log(std::exp(in[2][static_cast<std::size_t>(row)]) - own));
+    gradient.push_back(-sum);
+    const double label = in[1][static_cast<std::size_t>(row)];
+    const double column = label - static_cast<double>(op.first);
+    const bool here = column >= 0 && column < static_cast<double>(op.vocab);
+    labels.push_back(label == -100 ? label : here ? column : static_cast<double>(op.vocab));
+  }
+  const Values ones(static_cast<std::size_t>(op.rows), 1.0);
+  return {CrossEntropy{op.rows, op.vocab + 1}, {logits, labels}, ones, 0, gradient};
+}
+
 std::vector<Claim> claims(const CrossEntropyGrad& op, const Outputs& in, const Outputs& out) {
+  if (op.of > 0) return {claim_of_part(op, in, out)};
   const Values ones(static_cast<std::size_t>(op.rows), 1.0);
   return {{CrossEntropy{op.rows, op.vocab}, {in[0], in[1]}, ones, 0, out[0]}};
 }

@@ -18,7 +18,7 @@ void each_field(Body& op, Visit& visit) {
   } else if constexpr (std::is_same_v<T, LinearGradInput> || std::is_same_v<T, LinearGradWeight>) {
     visit(op.rows), visit(op.in), visit(op.out);
   } else if constexpr (std::is_same_v<T, Embedding> || std::is_same_v<T, EmbeddingGrad>) {
-    visit(op.rows), visit(op.vocab), visit(op.width);
+    visit(op.rows), visit(op.vocab), visit(op.width), visit(op.first), visit(op.of);
   } else if constexpr (std::is_same_v<T, RmsNorm>) {
     visit(op.rows), visit(op.width), visit(op.eps);
   } else if constexpr (std::is_same_v<T, Rope>) {
@@ -28,14 +28,19 @@ void each_field(Body& op, Visit& visit) {
     visit(op.window), visit(op.documents);
   } else if constexpr (std::is_same_v<T, AttentionGrad>) {
     each_field(op.forward, visit);
-  } else if constexpr (std::is_same_v<T, CrossEntropy> || std::is_same_v<T, CrossEntropyGrad>) {
+  } else if constexpr (std::is_same_v<T, CrossEntropy>) {
     visit(op.rows), visit(op.vocab);
+  } else if constexpr (std::is_same_v<T, CrossEntropyPart>) {
+    visit(op.rows), visit(op.vocab), visit(op.first), visit(op.of), visit(op.parts);
+  } else if constexpr (std::is_same_v<T, CrossEntropyGrad>) {
+    visit(op.rows), visit(op.vocab), visit(op.first), visit(op.of);
   } else if constexpr (std::is_same_v<T, Fill>) {
     visit(op.count), visit(op.value);
   } else if constexpr (std::is_same_v<T, AdamW>) {
     visit(op.count), visit(op.decay);
   } else if constexpr (std::is_same_v<T, GroupStart>) {
     visit(op.kind), visit(op.group), visit(op.in_count), visit(op.out_count);
+    visit(op.ranks);
   } else if constexpr (requires { op.width; }) {
     visit(op.rows), visit(op.width);  // the other ops on rows
   } else {

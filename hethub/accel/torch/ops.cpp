@@ -34,17 +34,43 @@ void compute(const BiasGrad& /*op*/, Tensors& t) {
   t.out[0].add_(t.in[0].sum(0, false, at::kFloat));
 }
 
-void compute(const Embedding& /*op*/, Tensors& t) {
-  at::index_select_out(t.out[0], t.in[1], 0, t.in[0]);
+// Where `values` are in first .. first + count - 1, which of them are there, and their positions
+// with 0 in place of the others. On the CPU a value outside the whole is refused; elsewhere looking
+// would wait for the device.
+struct Part {
+  at::Tensor here = {};
+  at::Tensor at = {};
+};
+
+Part part_of(const at::Tensor& values, std::int64_t first, std::int64_t count, std::int64_t whole) {
+  if (values.is_cpu()) {
+    const bool outside = values.lt(0).logical_or_(values.ge(whole)).any().item<bool>();
+    require(!outside, {.what = "torch: ids or labels",
+                       .found = "one outside the vocabulary",
+                       .expected = text("0 to ", whole - 1),
+                       .fix = "see whether the data were made with this model's vocabulary"});
+  }
+  const at::Tensor at = values.sub(first);
+  const at::Tensor here = at.ge(0).logical_and_(at.lt(count));
+  return {here, at.mul(here).to(at::kLong)};
+}
+
+void compute(const Embedding& op, Tensors& t) {
+  const Part ids = part_of(t.in[0], op.first, op.vocab, op.whole());
+  at::index_select_out(t.out[0], t.in[1], 0, ids.at);
+  if (op.of > 0) t.out[0].masked_fill_(column(ids.here).logical_not(), 0);
 }
 
 // On the CPU index_add_ takes the rows in order; elsewhere it adds in any order, and the sorting
 // index_put_ does not.
-void compute(const EmbeddingGrad& /*op*/, Tensors& t) {
+void compute(const EmbeddingGrad& op, Tensors& t) {
+  const Part ids = part_of(t.in[0], op.first, op.vocab, op.whole());
+  at::Tensor dy = f32(t.in[1]);
+  if (op.of > 0) dy = dy.masked_fill(column(ids.here).logical_not(), 0);
   if (t.out[0].is_cpu()) {
-    t.out[0].index_add_(0, t.in[0], f32(t.in[1]));
+    t.out[0].index_add_(0, ids.at, dy);
   } else {
-    t.out[0].index_put_({t.in[0].to(at::kLong)}, f32(t.in[1]), true);
+    t.out[0].index_put_({ids.at}, dy, true);
   }
 }
 
@@ -107,31 +133,43 @@ void compute(const Accumulate& /*op*/, Tensors& t) { t.out[0].add_(t.in[1]); }
 
 void compute(const Fill& op, Tensors& t) { t.out[0].fill_(op.value); }
 
-// 1 where a label counts, and the labels with 0 in place of those that do not.
+// 1 where a label counts; 1 where it is also one of the columns here; its column, as a column.
 struct Labels {
   at::Tensor counted = {};
-  at::Tensor column = {};
+  at::Tensor here = {};
+  at::Tensor at = {};
 };
 
-Labels labels_of(const at::Tensor& labels) {
+Labels labels_of(const at::Tensor& labels, std::int64_t first, std::int64_t count,
+                 std::int64_t whole) {
   constexpr int kNotCounted = -100;
   const at::Tensor counted = labels.ne(kNotCounted);
-  return {counted, column(labels.mul(counted).to(at::kLong))};
+  const Part part = part_of(labels.mul(counted), first, count, whole);
+  return {counted, part.here.logical_and(counted), column(part.at)};
 }
 
-void compute(const CrossEntropy& /*op*/, Tensors& t) {
+void compute(const CrossEntropy& op, Tensors& t) {
   const at::Tensor logits = f32(t.in[0]);
-  const Labels labels = labels_of(t.in[1]);
+  const Labels labels = labels_of(t.in[1], 0, op.vocab, op.vocab);
   at::logsumexp_out(t.out[1], logits, 1);
-  at::sub_out(t.out[0], t.out[1], logits.gather(1, labels.column).squeeze(1)).mul_(labels.counted);
+  at::sub_out(t.out[0], t.out[1], logits.gather(1, labels.at).squeeze(1)).mul_(labels.here);
 }
 
-void compute(const CrossEntropyGrad& /*op*/, Tensors& t) {
-  const Labels labels = labels_of(t.in[1]);
+void compute(const LogSumExp& /*op*/, Tensors& t) { at::logsumexp_out(t.out[0], f32(t.in[0]), 1); }
+
+void compute(const CrossEntropyPart& op, Tensors& t) {
+  const Labels labels = labels_of(t.in[1], op.first, op.vocab, op.of);
+  at::logsumexp_out(t.out[1], t.in[2], 0);
+  const at::Tensor own = f32(t.in[0]).gather(1, labels.at).squeeze(1);
+  at::sub_out(t.out[0], t.out[1], own).mul_(labels.here);
+}
+
+void compute(const CrossEntropyGrad& op, Tensors& t) {
+  const Labels labels = labels_of(t.in[1], op.first, op.vocab, op.whole());
   at::Tensor logits = f32(t.in[0]);
   at::Tensor slope =
       is_f32(t.out[0]) ? at::sub_out(t.out[0], logits, column(t.in[2])) : logits - column(t.in[2]);
-  slope.exp_().scatter_add_(1, labels.column, column(labels.counted).to(at::kFloat).neg());
+  slope.exp_().scatter_add_(1, labels.at, column(labels.here).to(at::kFloat).neg());
   slope.mul_(column(labels.counted));
   if (!slope.is_same(t.out[0])) t.out[0].copy_(slope);
 }
