@@ -27,10 +27,9 @@ struct BackendRow {
 };
 
 constexpr BackendRow kBackends[] = {
-    {"cpu", 4e-6},
-    {"opencl", 4e-6},
-    {"served-cpu", 4e-6},  // cpu behind the edge of a plug-in
-    {"torch", 4e-6},
+    {"cpu", 4e-6},   {"opencl", 4e-6},   {"served-cpu", 4e-6},  // cpu behind the edge of a plug-in
+    {"torch", 4e-6}, {"gpu-host", 4e-6},  // the kernels of cuda and hip as loops on the CPU
+    {"cuda", 4e-6},  {"hip", 4e-6},
 };
 
 // Every test sees the plug-ins that are for tests alone.
