@@ -1,7 +1,10 @@
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -17,8 +20,19 @@ namespace hethub {
 namespace {
 
 struct DevicesArguments {
-  std::string cluster = {};  // the file to write
+  std::string cluster = {};                // the file to write
+  std::vector<std::string> backends = {};  // all if empty
 };
+
+// Those of the list, if there is one.
+std::vector<FoundDevice> chosen(std::vector<FoundDevice> devices,
+                                const std::vector<std::string>& backends) {
+  if (backends.empty()) return devices;
+  std::erase_if(devices, [&](const FoundDevice& device) {
+    return std::find(backends.begin(), backends.end(), device.backend) == backends.end();
+  });
+  return devices;
+}
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
@@ -121,7 +135,7 @@ void write_cluster_file(const std::vector<FoundDevice>& devices, const std::stri
 }
 
 int run_devices(const DevicesArguments& arguments, bool json) {
-  const std::vector<FoundDevice> devices = find_devices();
+  const std::vector<FoundDevice> devices = chosen(find_devices(), arguments.backends);
   if (!arguments.cluster.empty()) write_cluster_file(devices, arguments.cluster);
   const Host host = read_host();
   if (json) {
@@ -141,6 +155,7 @@ void add_devices(CLI::App& app, VerbCall& call) {
   command.footer("Example:\n  hethub devices --cluster cluster.json");
   const auto arguments = std::make_shared<DevicesArguments>();
   command.add_option("--cluster", arguments->cluster, "write what is here as a cluster file");
+  command.add_option("--backends", arguments->backends, "only these; default: all")->delimiter(',');
   on_chosen(command, call, "devices", arguments, run_devices);
 }
 
