@@ -245,8 +245,11 @@ int run_plan(const PlanArguments& arguments, bool json) {
   for (const std::string& pin : arguments.pins) {
     add_pin(request.pins, pin);
   }
+  // The limit is for the whole run: the searches that only explain the first take their part.
+  request.time_limit_s = 0.6 * arguments.time_limit_s;
   Answer answer{.result = strategy->find(request)};
   if (answer.result.best.empty()) refuse_empty(answer.result);
+  request.time_limit_s = 0.2 * arguments.time_limit_s;
   answer.bound = upper_bound_of(request, *strategy);
   answer.without = without_each_kind(request, *strategy);
   write_file(arguments.output, to_json(answer.result.best.front().plan).dump(1) + "\n");

@@ -8,6 +8,7 @@
 
 #include "hethub/base/error.h"
 #include "hethub/model/tensors.h"
+#include "hethub/search/scaled.h"
 
 namespace hethub {
 namespace {
@@ -555,10 +556,21 @@ void ExactSearch::note_shortage(const Plan& plan, const MemoryFault& fault) {
 
 namespace {
 
+// With more devices, the plans are too many to be looked at one by one.
+constexpr std::size_t kMostExact = 8;
+
 class ExactStrategy : public Strategy {
  public:
   SearchResult find(const SearchRequest& request) const override {
-    return ExactSearch(request).run();
+    std::size_t devices = 0;
+    for (const RankPlace& place : request.costs.ranks()) {
+      if (request.pins.kinds.empty() || request.pins.kinds.contains(place.kind)) ++devices;
+    }
+    const Pins& pins = request.pins;
+    const bool shaped =
+        pins.pipelines || pins.stages || !pins.stage_kind.empty() || !pins.stage_layers.empty();
+    if (devices <= kMostExact || shaped) return ExactSearch(request).run();
+    return ScaledSearch(request).run();
   }
 };
 

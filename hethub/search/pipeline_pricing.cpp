@@ -63,7 +63,9 @@ double PipelinePricing::worth_of(double price, double seconds, double slowest) c
   const int width = tables_.sizes[size_];
   const std::int64_t most = (tables_.global_batch + width - 1) / width;
   if (seconds > question_.seconds) return 0;
-  const double more = (question_.seconds - seconds) / slowest + 1e-9;  // whole below
+  const double one = tables_.fills ? seconds : slowest;
+  if (one > question_.seconds) return 0;
+  const double more = (question_.seconds - one) / slowest + 1e-9;  // whole below
   const auto count = more >= static_cast<double>(most) ? most : 1 + static_cast<std::int64_t>(more);
   const auto all = static_cast<double>(std::min(count, most) * width);
   const double whole = price + question_.pipeline_price;
@@ -87,8 +89,8 @@ void PipelinePricing::apply_limits() {
         --all.first;
       }
       for (int begin = all.first; begin < end; ++begin) {
-        rest_seconds_[end] =
-            std::min(rest_seconds_[end], rest_seconds_[begin] + all.seconds[begin]);
+        rest_seconds_[end] = std::min(
+            rest_seconds_[end], rest_seconds_[begin] + (tables_.fills ? all.seconds[begin] : 0));
       }
     }
   }
@@ -165,7 +167,7 @@ void PipelinePricing::extend(int label, double fastest, double& relaxed) {
     for (int begin = end - 1; begin >= first; --begin) {
       const StageCost& cost = tables_.cost(size_, choice, begin, end);
       if (cost.deepest <= from.stages) break;
-      const double seconds = from.seconds + cost.seconds;
+      const double seconds = from.seconds + (tables_.fills ? cost.seconds : 0);
       if (worth_of(price + rest_price_[begin], seconds + rest_seconds_[begin], fastest) <= best_) {
         continue;
       }

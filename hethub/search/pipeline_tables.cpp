@@ -12,10 +12,11 @@ PipelineColumn column_of(const PipelineTables& tables, int size, std::vector<Pic
     const StageChoice& choice = tables.choices[stage.choice];
     column.devices[choice.kind] += choice.devices;
     column.slowest = std::max(column.slowest, cost.seconds);
-    column.total += cost.seconds;
+    if (tables.fills) column.total += cost.seconds;
     column.update = std::max(column.update, cost.update);
     column.exchange = std::max(column.exchange, cost.exchange);
   }
+  if (!tables.fills) column.total = column.slowest;
   column.stages = std::move(stages);
   return column;
 }
@@ -51,7 +52,7 @@ std::vector<ChosenPipeline> balanced(const PipelineTables& tables,
   double low = 0;
   double high = 0;
   for (const PipelineColumn& column : columns) {
-    high = std::max(high, column.total);
+    high = std::max({high, column.total, column.slowest});
     low = low == 0 ? column.total : std::min(low, column.total);
   }
   const auto sequences = [&](double seconds) {

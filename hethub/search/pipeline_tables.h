@@ -32,7 +32,8 @@ struct PipelineTables {
   std::vector<StageChoice> choices = {};
   std::vector<int> sizes = {};  ///< micro-batch sizes
   int layers = 0;
-  std::int64_t global_batch = 0;      ///< the pipelines take at least so many sequences together
+  std::int64_t global_batch = 0;  ///< the pipelines take at least so many sequences together
+  bool fills = true;  ///< false, for bounds: m micro-batches take m · slowest stage only
   std::vector<StageCost> costs = {};  ///< by size, choice, first layer, end
 
   /// Where the cost of layers [begin, end) stands, for positions in `sizes` and `choices`.

@@ -10,9 +10,6 @@
 namespace hethub {
 namespace {
 
-// Of each search that only explains another.
-constexpr double kTimeLimit = 2;
-
 std::map<std::string, int> devices_by_kind(const SearchRequest& request) {
   std::map<std::string, int> devices;
   const std::set<std::string>& wanted = request.pins.kinds;
@@ -65,7 +62,6 @@ const RankPrediction& busiest(const Prediction& prediction) {
 UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy) {
   SearchRequest alone = request;
   alone.keep = 1;
-  alone.time_limit_s = std::min(request.time_limit_s, kTimeLimit);
   alone.pins = {.micro_batch_size = {},
                 .recompute = request.pins.recompute,
                 .schedule = request.pins.schedule};
@@ -77,8 +73,10 @@ UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy
          .devices = count,
          .sequences = std::max<std::int64_t>(1, request.global_batch / std::ssize(devices))});
   }
+  constexpr int kRounds = 3;
+  alone.time_limit_s = request.time_limit_s / static_cast<double>(kRounds * bound.kinds.size());
   // The shares follow from the rates, which depend a little on the shares.
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < kRounds; ++round) {
     bound.tokens_per_second = 0;
     std::vector<std::int64_t> before;
     for (KindAlone& kind : bound.kinds) {
@@ -90,7 +88,7 @@ UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy
       kind.proven = rate.proven;
       bound.tokens_per_second += kind.tokens_per_second;
     }
-    if (bound.tokens_per_second <= 0 || round == 2) break;
+    if (bound.tokens_per_second <= 0 || round + 1 == kRounds) break;
     share_out(bound.kinds, bound.tokens_per_second, request.global_batch);
     bool same = true;
     for (std::size_t index = 0; index < before.size(); ++index) {
@@ -108,7 +106,7 @@ std::vector<WithoutKind> without_each_kind(const SearchRequest& request, const S
   for (const auto& [kind, count] : devices) {
     SearchRequest rest = request;
     rest.keep = 1;
-    rest.time_limit_s = std::min(request.time_limit_s, kTimeLimit);
+    rest.time_limit_s = request.time_limit_s / static_cast<double>(devices.size());
     rest.pins.kinds.clear();
     for (const auto& [other, other_count] : devices) {
       if (other != kind) rest.pins.kinds.insert(other);

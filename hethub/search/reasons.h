@@ -23,10 +23,11 @@ struct UpperBound {
   double tokens_per_second = 0;
 };
 
-/// Plans each kind alone. Pins but those of micro_batch_size, recompute and schedule are let go.
+/// Plans each kind alone, all within the request's time limit. Pins but those of micro_batch_size,
+/// recompute and schedule are let go.
 UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy);
 
-/// The same job on all kinds but one.
+/// The same job on all kinds but one. All searches together keep the request's time limit.
 struct WithoutKind {
   std::string kind = {};
   double tokens_per_second = 0;  ///< of the best plan; 0 if none fits

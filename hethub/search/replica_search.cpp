@@ -73,9 +73,9 @@ class ReplicaSearch {
 
  private:
   Box whole_space() const {
-    Box box{.most_replicas = std::min<std::int64_t>(
-                std::accumulate(tables_.available.begin(), tables_.available.end(), 0),
-                tables_.global_batch)};
+    const std::int64_t devices =
+        std::accumulate(tables_.available.begin(), tables_.available.end(), 0);
+    Box box{.most_replicas = std::min({devices, tables_.global_batch, limits_.most_replicas})};
     for (const StageCost& cost : tables_.costs) {
       if (cost.deepest == 0) continue;
       box.most_update = std::max(box.most_update, cost.update);

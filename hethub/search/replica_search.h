@@ -12,6 +12,7 @@ struct ReplicaLimits {
   double gap = 4e-3;     ///< it ends once nothing can be faster than by this fraction
   int most_boxes = 400;  ///< it ends after so many parts of the space
   double seconds = 30;   ///< or after so long
+  std::int64_t most_replicas = 1LL << 40;  ///< no more pipelines
 };
 
 /// The best set of pipelines that was found, and what is proven of all others.

@@ -85,8 +85,9 @@ class Strategy {
 /// The space: any number of pipelines, each a sequence of ranks of any kinds, one rank a stage, in
 /// any order; every split of the layers (where a pipeline has one kind only, sizes that differ by
 /// at most one); the micro-batch sizes and schedules of the request; any division of the global
-/// batch. Recompute is none where the memory allows it, which is never slower, else full. Meant for
-/// up to 8 devices; beyond, the time limit ends it and bound_seconds says what may be missed.
+/// batch. Recompute is none where the memory allows it, which is never slower, else full. For up to
+/// 8 devices, or if pins fix stages or pipelines; with more, see ScaledSearch: plans are good, and
+/// bound_seconds says what may be missed.
 /// Throws kUsage for another name.
 std::unique_ptr<Strategy> make_strategy(std::string_view name);
 

@@ -1,0 +1,345 @@
+#include "hethub/search/scaled.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "hethub/base/error.h"
+#include "hethub/base/split.h"
+#include "hethub/model/tensors.h"
+#include "hethub/plan/rank_plan.h"
+#include "hethub/search/replica_search.h"
+
+namespace hethub {
+namespace {
+
+double now_s() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(since).count();
+}
+
+}  // namespace
+
+ScaledSearch::ScaledSearch(const SearchRequest& request)
+    : request_(request),
+      pricer_(request.model, request.costs, request.sequence_length),
+      memory_(request.model, request.costs),
+      begin_s_(now_s()) {
+  list_choices();
+  list_sizes();
+}
+
+double ScaledSearch::seconds_left() const { return begin_s_ + request_.time_limit_s - now_s(); }
+
+void ScaledSearch::list_choices() {
+  std::map<std::string, int> positions;
+  const std::vector<RankPlace>& places = request_.costs.ranks();
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    const std::string& kind = places[rank].kind;
+    if (!request_.pins.kinds.empty() && !request_.pins.kinds.contains(kind)) continue;
+    const auto [place, is_new] = positions.try_emplace(kind, static_cast<int>(kinds_.size()));
+    if (is_new) {
+      kinds_.push_back(kind);
+      ranks_.emplace_back();
+    }
+    ranks_[place->second].push_back(static_cast<int>(rank));
+  }
+  for (int kind = 0; kind < std::ssize(kinds_); ++kind) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+      if (request_.pins.recompute && *request_.pins.recompute != recompute) continue;
+      choices_.push_back({kind, 1});
+      recompute_.push_back(recompute);
+    }
+    const std::string& name = kinds_[kind];
+    usable_bytes_.push_back(
+        static_cast<double>(kind_named(request_.costs.cluster(), name).memory_bytes -
+                            request_.costs.fixed_memory_bytes(name)));
+  }
+}
+
+// A plan takes the global batch exactly: sizes that divide it, and each other.
+void ScaledSearch::list_sizes() {
+  std::vector<int> wanted = request_.micro_batch_sizes;
+  if (request_.pins.micro_batch_size) wanted = {*request_.pins.micro_batch_size};
+  std::sort(wanted.begin(), wanted.end());
+  for (const int size : wanted) {
+    const bool divides = size >= 1 && request_.global_batch % size == 0;
+    if (divides && (sizes_.empty() || size % sizes_.back() == 0)) sizes_.push_back(size);
+  }
+  if (sizes_.empty()) {
+    throw Error(ErrorCode::kInvalidPlan, {.what = "--global-batch",
+                                          .found = text(request_.global_batch),
+                                          .expected = "a multiple of a micro-batch size",
+                                          .fix = "change --global-batch"});
+  }
+}
+
+std::int64_t ScaledSearch::arena_bytes(const ModelConfig& model, int size,
+                                       Recompute recompute) const {
+  const LayerRange layers = {0, model.layers};
+  Stage stage{.kind = kinds_.front(), .ranks = {0}, .layers = {layers}};
+  if (recompute == Recompute::kFull) stage.recompute = {{Recompute::kFull, layers}};
+  const Plan plan{.model = request_.model_path,
+                  .sequence_length = request_.sequence_length,
+                  .global_batch = size,
+                  .schedule = "1f1b",
+                  .pipelines = {{.micro_batch_size = size, .micro_batches = 1, .stages = {stage}}}};
+  return make_rank_plan(plan, model, segments_of(plan, model), 0).memory.arena_bytes;
+}
+
+// Parameter, gradient and two moments are 16 bytes a parameter.
+const ScaledSearch::StageBytes& ScaledSearch::stage_bytes(int size, Recompute recompute) {
+  const auto [place, is_new] = stage_bytes_.try_emplace({size, recompute});
+  if (!is_new) return place->second;
+  ModelConfig one = request_.model;
+  ModelConfig two = request_.model;
+  one.layers = 1;
+  two.layers = 2;
+  std::int64_t parameters = 0;
+  for (const ModelTensor& tensor : tensors_of(one, {0, 1, false, false})) {
+    parameters += tensor.elements();
+  }
+  StageBytes& bytes = place->second;
+  bytes.layer = 16 * static_cast<double>(parameters);
+  const auto first = static_cast<double>(arena_bytes(one, size, recompute));
+  const auto second = static_cast<double>(arena_bytes(two, size, recompute));
+  bytes.alive = std::max(0.0, second - first - bytes.layer);
+  bytes.fixed = std::max(0.0, first - bytes.layer - bytes.alive);
+  return bytes;
+}
+
+double ScaledSearch::message_bytes(int size) const {
+  return 4.0 * static_cast<double>(request_.sequence_length) *
+         static_cast<double>(request_.model.hidden_size) * size;
+}
+
+// Copies that keep a stage busy for one message each way, between neighbours of its kind.
+double ScaledSearch::message_seconds(int kind, int size) const {
+  const double bytes = message_bytes(size);
+  const int from = ranks_[kind].front();
+  int to = ranks_[kind].back() == from ? -1 : ranks_[kind][1];
+  for (std::size_t other = 0; to < 0 && other < ranks_.size(); ++other) {
+    if (static_cast<int>(other) != kind) to = ranks_[other].front();
+  }
+  if (to < 0) return 0;
+  const TransferCost on = request_.costs.transfer_cost(from, to, bytes);
+  const TransferCost back = request_.costs.transfer_cost(to, from, bytes);
+  return on.download_seconds + back.upload_seconds + on.wire_seconds / 2 + back.wire_seconds / 2;
+}
+
+// Bytes a second around a ring of replicas: over the slowest link between two of the ranks that
+// stand at either end of a kind.
+double ScaledSearch::exchange_rate() const {
+  constexpr double kBytes = 1e8;
+  double slowest = 0;
+  for (const std::vector<int>& ranks : ranks_) {
+    for (const std::vector<int>& others : ranks_) {
+      if (ranks.front() == others.back()) continue;
+      slowest =
+          std::max(slowest, request_.costs.transfer_seconds(ranks.front(), others.back(), kBytes));
+    }
+  }
+  return slowest > 0 ? kBytes / slowest : std::numeric_limits<double>::max();
+}
+
+PipelineTables ScaledSearch::tables(bool relaxed) {
+  PipelineTables tables{.kinds = kinds_,
+                        .choices = choices_,
+                        .sizes = sizes_,
+                        .layers = request_.model.layers,
+                        .global_batch = request_.global_batch,
+                        .fills = !relaxed};
+  if (relaxed && !request_.pins.micro_batch_size) {  // other plans may mix sizes in other ways
+    tables.sizes = request_.micro_batch_sizes;
+    std::erase_if(tables.sizes, [&](int size) { return size < 1 || size > request_.global_batch; });
+  }
+  for (const std::vector<int>& ranks : ranks_) {
+    tables.available.push_back(static_cast<int>(ranks.size()));
+  }
+  tables.costs.assign(
+      tables.sizes.size() * tables.choices.size() * tables.layers * (tables.layers + 1), {});
+  for (int size = 0; size < std::ssize(tables.sizes); ++size) {
+    for (int choice = 0; choice < std::ssize(choices_); ++choice) {
+      fill(tables, size, choice, relaxed);
+    }
+  }
+  return tables;
+}
+
+void ScaledSearch::fill(PipelineTables& tables, int size, int choice, bool relaxed) {
+  const int kind = choices_[choice].kind;
+  const bool again = recompute_[choice] == Recompute::kFull;
+  const double message = relaxed ? 0 : message_seconds(kind, tables.sizes[size]);
+  const double rate = exchange_rate();
+  const StageBytes& bytes = stage_bytes(tables.sizes[size], recompute_[choice]);
+  const double usable = usable_bytes_[kind];
+  const auto embedding =
+      static_cast<double>(request_.model.vocab_size * request_.model.hidden_size);
+  for (int begin = 0; begin < tables.layers; ++begin) {
+    for (int end = begin + 1; end <= tables.layers; ++end) {
+      const bool last = end == tables.layers;
+      const StageNumbers numbers =
+          pricer_.stage(kinds_[kind], tables.sizes[size], {begin, end}, again);
+      StageCost& cost = tables.costs[tables.index_of(size, choice, begin, end)];
+      cost.seconds = numbers.phase_seconds[0] + numbers.phase_seconds[1] +
+                     message * ((begin > 0 ? 1 : 0) + (last ? 0 : 1));
+      const double parameters =
+          (end - begin) * bytes.layer / 16 + (begin == 0 ? embedding : 0) + (last ? embedding : 0);
+      if (relaxed) {
+        const double least = 8 * (end - begin) * bytes.layer / 16;
+        cost.deepest = least <= usable ? tables.layers : 0;
+        continue;
+      }
+      cost.exchange = 4 * parameters / rate;
+      const double whole = bytes.fixed + (end - begin) * bytes.layer;
+      const double alive =
+          (end - begin) * (again ? 0 : bytes.alive) + message_bytes(tables.sizes[size]);
+      const double first = again ? (end - begin) * bytes.alive : 0;
+      if (whole + first + alive > usable) continue;
+      cost.deepest = static_cast<int>(
+          std::min<double>(tables.layers, (usable - whole - first) / std::max(alive, 1.0)));
+    }
+  }
+}
+
+Plan ScaledSearch::plan_of(const std::vector<ChosenPipeline>& pipelines) const {
+  Plan plan{.model = request_.model_path,
+            .sequence_length = request_.sequence_length,
+            .global_batch = request_.global_batch,
+            .schedule = request_.pins.schedule.empty() ? request_.schedules.front()
+                                                       : request_.pins.schedule};
+  std::vector<std::size_t> next(kinds_.size(), 0);
+  std::vector<int> used;
+  for (const ChosenPipeline& one : pipelines) {
+    Pipeline& pipeline = plan.pipelines.emplace_back();
+    pipeline.micro_batch_size = sizes_[one.column.size];
+    pipeline.micro_batches = static_cast<int>(one.micro_batches);
+    for (const PickedStage& picked : one.column.stages) {
+      const int kind = choices_[picked.choice].kind;
+      const int rank = ranks_[kind][next[kind]++];
+      const LayerRange layers = {picked.begin, picked.end};
+      Stage& stage = pipeline.stages.emplace_back();
+      stage.kind = kinds_[kind];
+      stage.ranks = {rank};
+      stage.layers = {layers};
+      if (recompute_[picked.choice] == Recompute::kFull) {
+        stage.recompute = {{Recompute::kFull, layers}};
+      }
+      used.push_back(rank);
+    }
+  }
+  // A plan numbers its ranks without gaps, in the cluster's order.
+  std::sort(used.begin(), used.end());
+  for (Pipeline& pipeline : plan.pipelines) {
+    for (Stage& stage : pipeline.stages) {
+      const auto place = std::lower_bound(used.begin(), used.end(), stage.ranks.front());
+      stage.ranks = {static_cast<int>(place - used.begin())};
+    }
+  }
+  return plan;
+}
+
+// Whether the plan fits. If not, its kinds are taken to have less by what it lacks.
+bool ScaledSearch::fit(const Plan& plan) {
+  const std::vector<MemoryFault> faults =
+      memory_.faults_of(plan, segments_of(plan, request_.model));
+  std::map<std::string, std::int64_t> most;
+  for (const MemoryFault& fault : faults) {
+    most[fault.kind] = std::max(most[fault.kind], fault.bytes_short);
+    if (!result_.nearest || result_.nearest->bytes_short > fault.bytes_short) {
+      result_.nearest = {plan, fault.rank, fault.kind, fault.bytes_short};
+    }
+  }
+  for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+    const auto found = most.find(kinds_[kind]);
+    if (found != most.end()) usable_bytes_[kind] -= 1.02 * static_cast<double>(found->second);
+  }
+  result_.too_big += faults.empty() ? 0 : 1;
+  return faults.empty();
+}
+
+// Chooses pipelines, at most so many, of all kinds (-1) or one, and simulates them. Returns their
+// number, or 0 if none fits.
+std::int64_t ScaledSearch::try_plan(int only_kind, std::int64_t most_replicas) {
+  constexpr int kMostRounds = 8;
+  const std::vector<double> usable = usable_bytes_;
+  std::int64_t pipelines = 0;
+  for (int round = 0; round < kMostRounds && pipelines == 0; ++round) {
+    PipelineTables table = tables(false);
+    for (int kind = 0; only_kind >= 0 && kind < std::ssize(kinds_); ++kind) {
+      if (kind != only_kind) table.available[kind] = 0;
+    }
+    const ReplicaResult found = search_replicas(
+        table, {.seconds = std::max(0.05, seconds_left() / 4), .most_replicas = most_replicas});
+    if (found.pipelines.empty()) break;
+    const Plan plan = plan_of(found.pipelines);
+    if (!fit(plan)) continue;
+    pipelines = std::ssize(found.pipelines);
+    keep(plan);
+  }
+  usable_bytes_ = usable;
+  return pipelines;
+}
+
+// The one that needs the least memory: a pipeline of all devices, or a layer for each of some.
+void ScaledSearch::try_longest() {
+  std::vector<int> stage_choices;
+  for (int choice = 0; choice < std::ssize(choices_); ++choice) {
+    const bool last = choice + 1 == std::ssize(choices_);
+    if (!last && choices_[choice + 1].kind == choices_[choice].kind) continue;  // that recomputes
+    stage_choices.insert(stage_choices.end(), ranks_[choices_[choice].kind].size(), choice);
+  }
+  const int layers = request_.model.layers;
+  if (std::ssize(stage_choices) > layers) stage_choices.resize(layers);
+  ChosenPipeline one{.micro_batches = request_.global_batch / sizes_.front()};
+  for (std::size_t stage = 0; stage < stage_choices.size(); ++stage) {
+    const IndexRange part = part_of(layers, std::ssize(stage_choices), static_cast<int>(stage));
+    one.column.stages.push_back(
+        {stage_choices[stage], static_cast<int>(part.begin), static_cast<int>(part.end)});
+  }
+  const Plan plan = plan_of({one});
+  if (fit(plan)) keep(plan);
+}
+
+void ScaledSearch::keep(const Plan& plan) {
+  const auto same = [&](const Candidate& one) { return one.plan.pipelines == plan.pipelines; };
+  if (std::any_of(result_.best.begin(), result_.best.end(), same)) return;
+  Candidate candidate{plan, predict(plan, request_.model, request_.costs)};
+  candidate.plan.predicted_step_seconds = candidate.prediction.step_seconds;
+  ++result_.simulated;
+  const auto faster = [](const Candidate& a, const Candidate& b) {
+    return a.prediction.step_seconds < b.prediction.step_seconds;
+  };
+  result_.best.insert(std::upper_bound(result_.best.begin(), result_.best.end(), candidate, faster),
+                      candidate);
+  if (result_.best.size() > request_.keep) result_.best.pop_back();
+}
+
+// The table knows no latency of an exchange, so fewer pipelines are tried, too. To simulate a plan
+// takes up to eight times as long with twice the pipelines: it ends in time.
+void ScaledSearch::try_more_and_more(int only_kind, double seconds) {
+  const double end_s = now_s() + seconds;
+  for (std::int64_t most = 1;; most *= 2) {
+    const double before_s = now_s();
+    if (try_plan(only_kind, most) < most) return;
+    constexpr double kGrowth = 8;
+    if (now_s() + kGrowth * (now_s() - before_s) > end_s) return;
+  }
+}
+
+SearchResult ScaledSearch::run() {
+  try_more_and_more(-1, request_.time_limit_s / 2);
+  for (int kind = 0; kinds_.size() > 1 && kind < std::ssize(kinds_); ++kind) {
+    try_more_and_more(kind, request_.time_limit_s / 4 / static_cast<double>(kinds_.size()));
+  }
+  if (result_.best.empty()) try_longest();
+  if (result_.best.empty()) return std::move(result_);
+  const ReplicaResult bound =
+      search_replicas(tables(true), {.seconds = std::max(0.05, seconds_left() / 2)});
+  const double step = result_.best.front().prediction.step_seconds;
+  result_.bound_seconds = std::min(bound.bound_seconds, step);
+  result_.complete = result_.bound_seconds >= 0.999 * step;
+  return std::move(result_);
+}
+
+}  // namespace hethub
