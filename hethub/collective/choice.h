@@ -53,7 +53,7 @@ struct ChoiceRule {
 };
 
 /// Which algorithm serves which call: the first rule that fits. Plain data; a person may edit its
-/// file, `hethub bench comm --tune` writes one.
+/// file.
 struct ChoiceTable {
   std::vector<ChoiceRule> rules = {};
 };

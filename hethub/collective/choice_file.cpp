@@ -59,7 +59,7 @@ ChoiceTable parse_choices(const Json& file, const std::string& name) {
                 {.what = name,
                  .found = std::move(found),
                  .expected = text("an object with format \"", kFormat, "\" and a list of rules"),
-                 .fix = "write one with `hethub bench comm --tune`"});
+                 .fix = "correct it, or leave the table out for the built-in one"});
   };
   if (!file.is_object()) refuse(file.type_name());
   check_keys(file, name, {"format", "rules"});

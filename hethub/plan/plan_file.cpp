@@ -19,7 +19,7 @@ constexpr std::array<std::pair<std::string_view, Recompute>, 3> kRecomputeNames 
   throw Error(ErrorCode::kInvalidConfig, {.what = what,
                                           .found = found.dump(),
                                           .expected = std::move(expected),
-                                          .fix = "see the plan file's description in the guide"});
+                                          .fix = "see 'A plan' in the README"});
 }
 
 LayerRange parse_range(const Json& json, const std::string& where) {

@@ -62,11 +62,11 @@ struct RankPlan {
   ArenaRange square_sums = {};    ///< f32 per owned piece, then that of check_ops
   ArenaRange scratch = {};        ///< of collectives
 
-  /// kSyncGradients, first: the sum of squares of all this rank's own gradients, so that a rank
+  /// kCheckGradients: the sum of squares of all this rank's own gradients, so that a rank
   /// whose gradients stopped being numbers is known before they are mixed with others'. Empty where
   /// nothing is mixed.
   std::vector<StepOp> check_ops = {};
-  std::vector<StepOp> norm_ops = {};    ///< kSyncNorm: the sums of squares of the owned pieces
+  std::vector<StepOp> norm_ops = {};    ///< kNormGradients: the sums of squares of the owned pieces
   std::vector<StepOp> update_ops = {};  ///< kUpdate: AdamW per owned piece, then zeroed gradients
 };
 
@@ -77,10 +77,10 @@ enum Summary : std::uint8_t { kLossSum, kTokens, kSquareSum, kSummaryNumbers };
 /// How many numbers that is among `ranks` ranks.
 std::int64_t summary_numbers(std::int64_t ranks);
 
-/// kSyncGradients' first op, on the flat gradients of so many elements, where ranks mix theirs.
+/// kCheckGradients' op, on the flat gradients of so many elements, where ranks mix theirs.
 Op check_op(std::int64_t elements);
 
-/// kSyncNorm's op on `count` elements of a tensor's gradient.
+/// kNormGradients' op on `count` elements of a tensor's gradient.
 Op norm_op(const ModelTensor& tensor, std::int64_t count);
 
 /// kUpdate's op on `count` elements of a tensor.

@@ -19,9 +19,9 @@ struct StageNumbers {
 /// What a plan's step consists of, in numbers: all that its simulation needs beside the schedule.
 struct StepNumbers {
   std::vector<std::vector<StageNumbers>> stages = {};  ///< by pipeline and stage
-  std::vector<double> check_seconds = {};              ///< by rank of the plan: kSyncGradients' ops
-  std::vector<double> norm_seconds = {};               ///< by rank of the plan: kSyncNorm's ops
-  std::vector<double> update_seconds = {};             ///< by rank of the plan: kUpdate's ops
+  std::vector<double> check_seconds = {};   ///< by rank of the plan: kCheckGradients' ops
+  std::vector<double> norm_seconds = {};    ///< by rank of the plan: kNormGradients' ops
+  std::vector<double> update_seconds = {};  ///< by rank of the plan: kUpdate's ops
 };
 
 /// Whether tasks get labels: a timeline needs them, a search does not.

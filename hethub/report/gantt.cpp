@@ -17,11 +17,12 @@ constexpr double kTop = 30;
 constexpr double kRow = 30;
 constexpr double kGap = 14;
 
-constexpr std::array<ActionKind, 12> kActions = {
+constexpr std::array<ActionKind, 14> kActions = {
     ActionKind::kForward,        ActionKind::kBackward,       ActionKind::kBackwardInput,
     ActionKind::kBackwardWeight, ActionKind::kSendActivation, ActionKind::kRecvActivation,
     ActionKind::kSendGradient,   ActionKind::kRecvGradient,   ActionKind::kSyncGradients,
-    ActionKind::kSyncNorm,       ActionKind::kUpdate,         ActionKind::kSyncParameters};
+    ActionKind::kSyncNorm,       ActionKind::kUpdate,         ActionKind::kSyncParameters,
+    ActionKind::kCheckGradients, ActionKind::kNormGradients};
 
 // The style sheet's class of a span: one of ours, whatever the file says.
 std::string class_of(const Span& span) {
