@@ -147,13 +147,13 @@ TEST_F(Refusals, a_trace_that_cannot_be_written_is_found_before_the_first_step) 
 }
 
 TEST_F(Refusals, a_kind_that_no_backend_opens_is_refused_before_any_rank_starts) {
-  space_.write_plan("mixed.json", {replica_of("cpu", 0, 1, 1), replica_of("cuda", 1, 1, 1)});
+  space_.write_plan("mixed.json", {replica_of("cpu", 0, 1, 1), replica_of("npu", 1, 1, 1)});
   const std::string more = "--data text --steps 2 --log-json log.jsonl";
   for (const std::string& command :
        {"launch --plan mixed.json -- train " + more, "train --plan mixed.json --dry-run " + more}) {
     const Outcome outcome = space_.hethub(command);
     EXPECT_EQ(outcome.status, 78) << outcome.output;
-    EXPECT_TRUE(outcome.says("kind cuda, found backend 'cuda'")) << outcome.output;
+    EXPECT_TRUE(outcome.says("kind npu, found backend 'npu'")) << outcome.output;
     EXPECT_TRUE(outcome.says("one of its backends: cpu")) << outcome.output;
     EXPECT_TRUE(outcome.says("--cluster")) << outcome.output;
     EXPECT_FALSE(outcome.says("[rank")) << outcome.output;
@@ -163,11 +163,11 @@ TEST_F(Refusals, a_kind_that_no_backend_opens_is_refused_before_any_rank_starts)
 
 TEST_F(Refusals, a_cluster_file_says_what_opens_a_kind) {
   const auto write_cluster = [&](const std::string& backend) {
-    space_.write("cluster.yaml", "format: hethub-cluster/1\nkinds:\n  cuda: {backend: " + backend +
+    space_.write("cluster.yaml", "format: hethub-cluster/1\nkinds:\n  npu: {backend: " + backend +
                                      ", memory_gib: 8}\nnodes:\n  - {name: a, devices: [{kind: "
-                                     "cuda, count: 1}]}\n");
+                                     "npu, count: 1}]}\n");
   };
-  space_.write_plan("plan.json", {replica_of("cuda", 0, 2, 1)});
+  space_.write_plan("plan.json", {replica_of("npu", 0, 2, 1)});
   const std::string launch =
       "launch --plan plan.json -- train --data text --held-out-fraction 0 --steps 2 --cluster";
   write_cluster("cpu");
@@ -176,10 +176,10 @@ TEST_F(Refusals, a_cluster_file_says_what_opens_a_kind) {
     const Outcome outcome = space_.hethub(launch + space + "cluster.yaml");
     EXPECT_EQ(outcome.status, 0) << outcome.output;
   }
-  write_cluster("hip");
+  write_cluster("tpu");
   const Outcome outcome = space_.hethub(launch + " cluster.yaml");
   EXPECT_EQ(outcome.status, 78) << outcome.output;
-  EXPECT_TRUE(outcome.says("kind cuda, found backend 'hip'")) << outcome.output;
+  EXPECT_TRUE(outcome.says("kind npu, found backend 'tpu'")) << outcome.output;
   EXPECT_TRUE(outcome.says("in cluster.yaml")) << outcome.output;
   EXPECT_FALSE(outcome.says("[rank")) << outcome.output;
 }
@@ -187,11 +187,11 @@ TEST_F(Refusals, a_cluster_file_says_what_opens_a_kind) {
 TEST_F(Refusals, verify_and_profile_refuse_a_backend_that_was_not_built) {
   const std::string golden = HETHUB_TEST_DATA "/golden/llama";
   for (const std::string& command :
-       {"verify " + golden + " --backend cuda",
-        std::string("profile --model config.json --backends cuda -o costs.json")}) {
+       {"verify " + golden + " --backend npu",
+        std::string("profile --model config.json --backends npu -o costs.json")}) {
     const Outcome outcome = space_.hethub(command);
     EXPECT_EQ(outcome.status, 78) << outcome.output;
-    EXPECT_TRUE(outcome.says("kind cuda, found backend 'cuda'")) << outcome.output;
+    EXPECT_TRUE(outcome.says("kind npu, found backend 'npu'")) << outcome.output;
   }
 }
 
