@@ -164,9 +164,9 @@ OpFacts facts(const Add& op, DType type) {
 OpFacts facts(const Accumulate& op, DType type) {
   const TensorSpec vector{type, {op.count}};
   return {.kind = "accumulate",
-          .inputs = {vector, vector},
+          .inputs = {vector, {type, {(op.terms - 1) * op.stride + op.count}}},
           .outputs = {{.spec = vector, .updates = 0}},
-          .flops = 1.0 * op.count};
+          .flops = 1.0 * op.terms * op.count};
 }
 
 OpFacts facts(const Fill& op, DType type) {
@@ -269,6 +269,12 @@ std::string sizes(const GroupStart& op) {
 }
 std::string sizes(const CrossEntropyPart& op) {
   return text("rows=", op.rows, " vocab=", op.vocab, " parts=", op.parts);
+}
+std::string sizes(const Accumulate& op) {
+  return text("count=", op.count,
+              op.terms > 1 ? text(" terms=", op.terms, " stride=", op.stride) : std::string(),
+              op.reduction != Reduction::kSum ? text(" ", name_of(op.reduction)) : std::string(),
+              op.divisor > 1 ? text(" divisor=", op.divisor) : std::string());
 }
 std::string sizes(const AdamW& op) { return text("count=", op.count, op.decay ? " decay" : ""); }
 

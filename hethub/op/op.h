@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hethub/base/dtype.h"
+#include "hethub/base/reduction.h"
 
 namespace hethub {
 
@@ -180,9 +181,19 @@ struct Add {
   bool operator==(const Add&) const = default;
 };
 
-/// total[count] += x. Inputs total, x; output total. The reduction step of every collective.
+/// total[count] = (total + x[0] + x[1] + ...) / divisor, with `terms` rows x[t, stride], of which
+/// the first `count` are added. Inputs total, x; output total. The reduction step of every
+/// collective, of every dtype. `reduction` may also be min, max or product; kAvg adds as kSum does.
+///
+/// The terms are taken in order. f16 and bf16 are added in f32 and integers in i64, both rounded
+/// (or cut, modulo 2^bits) once at the end. A float is divided by multiplying with 1/divisor, an
+/// integer is cut towards zero.
 struct Accumulate {
   std::int64_t count = 0;
+  std::int64_t terms = 1;
+  std::int64_t stride = 0;  ///< where there are several terms
+  Reduction reduction = Reduction::kSum;
+  std::int64_t divisor = 1;
 
   bool operator==(const Accumulate&) const = default;
 };

@@ -48,14 +48,18 @@ void check(const IntegerRange& range, const Arguments& arguments) {
 template <typename T>
 class KernelOp : public CpuOp {
  public:
-  KernelOp(const CpuTools& tools, const T& op)
-      : op_(op), kernel_(static_cast<const Kernel<T>&>(*tools.kernels)), threads_(tools.threads) {}
+  KernelOp(const CpuTools& tools, const T& op, DType dtype = DType::kF32)
+      : op_(op),
+        kernel_(static_cast<const Kernel<T>&>(*tools.kernels)),
+        threads_(tools.threads),
+        dtype_(dtype) {}
 
   void run(std::span<const View> inputs, std::span<const View> outputs,
            const View& workspace) override {
     Arguments arguments{.workspace = address_of(workspace),
                         .workspace_bytes = workspace.bytes,
-                        .threads = threads_};
+                        .threads = threads_,
+                        .dtype = dtype_};
     for (std::size_t input = 0; input < inputs.size(); ++input) {
       arguments.inputs[input] = address_of(inputs[input]);
     }
@@ -70,6 +74,7 @@ class KernelOp : public CpuOp {
   T op_;
   Kernel<T> kernel_;
   int threads_;
+  DType dtype_;
 };
 
 // An op whose input 0 is `a` and input 1 `b` of a matrix product, unless swapped.
@@ -141,6 +146,9 @@ struct Maker {
     }
     return std::make_unique<KernelOp<T>>(tools, body);
   }
+  std::unique_ptr<CpuOp> operator()(const Accumulate& body) const {
+    return std::make_unique<KernelOp<Accumulate>>(tools, body, op.dtype);
+  }
   std::unique_ptr<CpuOp> operator()(const GroupStart& /*body*/) const { return group(); }
   std::unique_ptr<CpuOp> operator()(const GroupWait& /*body*/) const { return group(); }
   std::unique_ptr<CpuOp> group() const {
@@ -155,7 +163,7 @@ struct Maker {
 }  // namespace
 
 std::unique_ptr<CpuOp> prepare_cpu_op(const CpuTools& tools, const Op& op) {
-  if (op.dtype != DType::kF32) {
+  if (op.dtype != DType::kF32 && !std::holds_alternative<Accumulate>(op.body)) {
     refuse(op, text("dtype ", name_of(op.dtype)), "f32", "set the plan's dtype to f32");
   }
   return std::visit(Maker{tools, op}, op.body);

@@ -41,10 +41,6 @@ Prepared ready(const Add& op, const Op& all, const Preparation& with) {
   return launch_list(elementwise("add", {input(0), input(1), output(0)}, op.count, all, with));
 }
 
-Prepared ready(const Accumulate& op, const Op& all, const Preparation& with) {
-  return launch_list(elementwise("accumulate", {output(0), input(1)}, op.count, all, with));
-}
-
 Prepared ready(const Fill& op, const Op& all, const Preparation& with) {
   Launch launch = elementwise("fill", {output(0)}, op.count, all, with);
   launch.with(static_cast<cl_float>(op.value));

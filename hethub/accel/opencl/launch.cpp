@@ -53,7 +53,7 @@ void Launch::enqueue(cl_command_queue queue, const Operands& operands) {
   for (const Argument& argument : buffers_) {
     const View view = view_of(argument, operands);
     const cl_mem memory = memory_of(view, subject_);
-    const cl_ulong elements = static_cast<cl_ulong>(view.offset) / sizeof(cl_float);
+    const cl_ulong elements = static_cast<cl_ulong>(view.offset) / element_bytes_;
     check(clSetKernelArg(kernel_.get(), index++, sizeof(cl_mem), &memory), "clSetKernelArg",
           subject_);
     check(clSetKernelArg(kernel_.get(), index++, sizeof(elements), &elements), "clSetKernelArg",

@@ -58,6 +58,12 @@ class Launch {
   Launch& with(cl_int value) { return scalar(&value, sizeof(value)); }
   Launch& with(cl_float value) { return scalar(&value, sizeof(value)); }
 
+  /// Buffers of elements of another size than a float's.
+  Launch& of_elements(std::int64_t bytes) {
+    element_bytes_ = static_cast<cl_ulong>(bytes);
+    return *this;
+  }
+
   void enqueue(cl_command_queue queue, const Operands& operands);
 
  private:
@@ -67,6 +73,7 @@ class Launch {
   std::vector<Argument> buffers_;
   Grid grid_;
   std::string subject_;
+  cl_ulong element_bytes_ = sizeof(cl_float);
   cl_uint next_ = 0;
 };
 

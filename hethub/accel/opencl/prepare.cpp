@@ -30,7 +30,9 @@ Prepared ready(const GroupWait& /*op*/, const Op& all, const Preparation& /*with
 }
 
 std::unique_ptr<PreparedOp> prepare_op(const Op& op, const Preparation& with) {
-  if (op.dtype != DType::kF32) unsupported(op, text("dtype ", name_of(op.dtype)), "dtype f32");
+  const bool every_dtype = std::holds_alternative<Accumulate>(op.body);
+  if (op.dtype != DType::kF32 && !every_dtype)
+    unsupported(op, text("dtype ", name_of(op.dtype)), "dtype f32");
   return std::visit([&](const auto& body) { return ready(body, op, with); }, op.body);
 }
 

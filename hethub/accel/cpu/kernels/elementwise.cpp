@@ -58,12 +58,6 @@ void run_add(const Add& op, const Arguments& arguments) {
   for_elements(arguments, op.count, [=](std::int64_t i) { y[i] = a[i] + b[i]; });
 }
 
-void run_accumulate(const Accumulate& op, const Arguments& arguments) {
-  const float* x = input(arguments, 1);
-  float* total = output(arguments, 0);
-  for_elements(arguments, op.count, [=](std::int64_t i) { total[i] += x[i]; });
-}
-
 void run_fill(const Fill& op, const Arguments& arguments) {
   float* x = output(arguments, 0);
   const auto value = static_cast<float>(op.value);

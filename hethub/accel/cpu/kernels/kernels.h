@@ -13,6 +13,7 @@ struct Arguments {
   void* workspace = nullptr;
   std::int64_t workspace_bytes = 0;
   int threads = 1;
+  DType dtype = DType::kF32;  ///< of the op
 };
 
 /// One op's kernel.

@@ -12,13 +12,6 @@ ELEMENTWISE add(const __global float* a, ulong a0, const __global float* b, ulon
   write_v(read_v(a + a0 + i, left) + read_v(b + b0 + i, left), y + y0 + i, left);
 }
 
-ELEMENTWISE accumulate(__global float* total, ulong total0, const __global float* x, ulong x0,
-                       long n) {
-  BEGIN;
-  __global float* t = total + total0 + i;
-  write_v(read_v(t, left) + read_v(x + x0 + i, left), t, left);
-}
-
 ELEMENTWISE fill(__global float* x, ulong x0, long n, float value) {
   BEGIN;
   write_v((fv)(value), x + x0 + i, left);
