@@ -1,8 +1,6 @@
 #include "hethub/comm/communicator.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -13,30 +11,21 @@
 namespace hethub {
 namespace {
 
-// Two, so that a chunk can be downloaded while the one before it is on its way.
-constexpr int kSendPlaces = 2;
+// So many different calls keep their preparations and scratch memory.
+constexpr std::size_t kMostKept = 64;
 
-bool may_overlap(const Slot& first, const Slot& second) {
-  if (first.memory != second.memory) return false;
-  const bool placed = first.memory == Memory::kScratch;
-  const int first_begin = placed ? first.place : first.chunk;
-  const int second_begin = placed ? second.place : second.chunk;
-  return first_begin < second_begin + second.chunks && second_begin < first_begin + first.chunks;
+bool same_call(const Collective& first, const Collective& second) {
+  return first.op == second.op && first.dtype == second.dtype &&
+         first.reduction == second.reduction && first.count == second.count &&
+         first.root == second.root && first.table == second.table;
+}
+
+bool adds(CollectiveOp op) {
+  return op == CollectiveOp::kAllReduce || op == CollectiveOp::kReduce ||
+         op == CollectiveOp::kReduceScatter;
 }
 
 }  // namespace
-
-// One run of a prepared collective.
-struct Communicator::Running {
-  PreparedCollective& collective;
-  View data = {};
-  View scratch = {};
-  Deadline deadline = {};
-  Operation operation = {};
-  Tag tag = {};
-  bool device_busy = true;  // queued work may still make or read a chunk
-  int sends = 0;
-};
 
 Communicator::Communicator(CommunicatorOptions options) : options_(std::move(options)) {
   const auto& ranks = options_.ranks;
@@ -58,9 +47,30 @@ Communicator::Communicator(CommunicatorOptions options) : options_(std::move(opt
   barrier_ = prepare(dissemination_barrier(size()), {0}, DType::kU8);
 }
 
+CommunicatorOptions Communicator::subgroup(std::span<const int> positions, int id) const {
+  CommunicatorOptions made{.port = options_.port, .id = id, .choices = options_.choices};
+  std::vector<int> new_positions(options_.ranks.size(), -1);
+  for (const int position : positions) {
+    new_positions.at(static_cast<std::size_t>(position)) = static_cast<int>(made.ranks.size());
+    made.ranks.push_back(world_rank(position));
+  }
+  for (const std::vector<int>& part : options_.parts) {
+    std::vector<int> kept;
+    for (const int position : part) {
+      const int now = new_positions.at(static_cast<std::size_t>(position));
+      if (now >= 0) kept.push_back(now);
+    }
+    if (!kept.empty()) made.parts.push_back(kept);
+  }
+  return made;
+}
+
 Operation Communicator::next_operation(std::string_view name) {
   return {.name = name, .number = number_++};
 }
+
+// ---- point to point
+// -------------------------------------------------------------------------------
 
 Request Communicator::send(int peer, std::uint64_t tag, View from) const {
   return options_.port->send(world_rank(peer), point_to_point_tag(options_.id, tag), from,
@@ -72,185 +82,176 @@ Request Communicator::recv(int peer, std::uint64_t tag, View to) const {
                              {.name = "recv", .number = static_cast<std::int64_t>(tag)});
 }
 
+void Communicator::start_batch(std::span<const PointToPoint> batch,
+                               std::span<Request> requests) const {
+  require(batch.size() == requests.size(), [&] {
+    return ErrorParts{.what = "a batch of messages: requests",
+                      .found = text(requests.size()),
+                      .expected = text(batch.size()),
+                      .fix = "give one request for each message"};
+  });
+  for (std::size_t at = 0; at < batch.size(); ++at) {
+    if (!batch[at].sends) requests[at] = recv(batch[at].peer, batch[at].tag, batch[at].view);
+  }
+  for (std::size_t at = 0; at < batch.size(); ++at) {
+    if (batch[at].sends) requests[at] = send(batch[at].peer, batch[at].tag, batch[at].view);
+  }
+}
+
+// ---- collectives
+// ----------------------------------------------------------------------------------
+
 std::unique_ptr<PreparedCollective> Communicator::prepare(const CollectiveAlgorithm& algorithm,
-                                                          const ChunkTable& table, DType dtype) {
-  require(algorithm.world_size() == size(),
-          {.what = text(algorithm.name, " in communicator ", options_.id),
-           .found = text("steps for ", algorithm.world_size(), " ranks"),
-           .expected = text(size()),
-           .fix = "make the algorithm for the size of the group"});
-  auto made = std::make_unique<PreparedCollective>();
-  made->name_ = algorithm.name;
-  made->steps_ = algorithm.steps[static_cast<std::size_t>(rank_)];
-  made->scratch_bytes_ = scratch_elements(algorithm, table) * size_of(dtype);
-  const std::int64_t elements = std::accumulate(table.begin(), table.end(), std::int64_t{0});
-  made->data_bytes_ = elements * size_of(dtype);
-  made->check_ = check_of(algorithm.name, dtype, elements);
-  made->layout_.emplace(algorithm, table, rank_);
-  made->element_bytes_ = size_of(dtype);
-  for (const Step& step : made->steps_) {
-    if (step.kind != StepKind::kSend && step.kind != StepKind::kRecv) continue;
-    const Slot& slot = step.kind == StepKind::kSend ? step.from : step.to;
-    made->message_bytes_ =
-        std::max(made->message_bytes_, made->layout_->elements(slot) * made->element_bytes_);
-  }
-
-  prepare_additions(*made, dtype);
-  made->event_ = options_.port->backend().make_event();
-  const bool staged = options_.port->route().staged();
-  made->staging_ =
-      HostPages(staged ? (kSendPlaces + 1) * made->message_bytes_ : 0, "host memory for messages");
-  made->sent_.resize(made->steps_.size());
-  return made;
+                                                          const ChunkTable& table, DType dtype,
+                                                          Reduction reduction) {
+  require(algorithm.world_size() == size(), [&] {
+    return ErrorParts{.what = text(algorithm.name, " in communicator ", options_.id),
+                      .found = text("steps for ", algorithm.world_size(), " ranks"),
+                      .expected = text(size()),
+                      .fix = "make the algorithm for the size of the group"};
+  });
+  // The members of an all-to-all know their own rows and columns only.
+  const std::int64_t elements = algorithm.input_chunks.empty()
+                                    ? std::accumulate(table.begin(), table.end(), std::int64_t{0})
+                                    : 0;
+  return std::make_unique<PreparedCollective>(
+      PreparedCollective::Options{.algorithm = &algorithm,
+                                  .table = &table,
+                                  .dtype = dtype,
+                                  .reduction = reduction,
+                                  .rank = rank_,
+                                  .world_ranks = options_.ranks,
+                                  .port = options_.port,
+                                  .check = check_of(algorithm.name, dtype, elements, reduction)});
 }
 
-// One addition for each size of chunk that this member adds.
-void Communicator::prepare_additions(PreparedCollective& made, DType dtype) const {
-  std::map<std::int64_t, PreparedOp*> of_size;
-  for (const Step& step : made.steps_) {
-    made.additions_.push_back(nullptr);
-    if (step.kind != StepKind::kReduce) continue;
-    require(step.terms == 1, [&] {
-      return ErrorParts{.what = text(made.name_, " on a device"),
-                        .found = "a sum of several terms in one step",
-                        .expected = "one term a step",
-                        .fix = "use a ring, tree or halving algorithm"};
-    });
-    const std::int64_t count = made.layout_->elements(step.to);
-    if (count == 0) continue;
-    PreparedOp*& addition = of_size[count];
-    if (addition == nullptr) {
-      made.owned_additions_.push_back(
-          options_.port->backend().prepare({made.name_, dtype, Accumulate{count}}));
-      addition = made.owned_additions_.back().get();
-    }
-    made.additions_.back() = addition;
+// Ranks that choose differently wait for ever, so none chooses before it knows that all choose
+// alike.
+void Communicator::agree_on_choices() {
+  if (std::exchange(agreed_, true)) return;
+  const std::uint64_t mine = hash_of(options_.choices, options_.parts);
+  std::vector<std::uint64_t> all(options_.ranks.size());
+  all_gather_host(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
+                  after_seconds(options_.agree_timeout_s));
+  for (std::size_t position = 0; position < all.size(); ++position) {
+    if (all[position] == all[0]) continue;
+    const Error error(ErrorCode::kInvalidConfig,
+                      {.what = text("table of algorithms in communicator ", options_.id),
+                       .found = text(messenger().name_of(options_.ranks[position]),
+                                     " has another than ", messenger().name_of(options_.ranks[0])),
+                       .expected = "the same table, kinds and nodes on all ranks",
+                       .fix = "give all ranks the same file of choices and the same cluster"});
+    messenger().abort(error);
+    throw Error(error);
   }
 }
 
-View Communicator::view_of(const Running& running, Slot slot) const {
-  const PreparedCollective& collective = running.collective;
-  const std::int64_t offset = collective.layout_->offset(slot) * collective.element_bytes_;
-  const std::int64_t bytes = collective.layout_->elements(slot) * collective.element_bytes_;
-  return (slot.memory == Memory::kData ? running.data : running.scratch).slice(offset, bytes);
+CollectiveCall Communicator::call_of(const Collective& collective) const {
+  const auto& table = collective.table;
+  const std::int64_t count = table.empty()
+                                 ? collective.count
+                                 : std::accumulate(table.begin(), table.end(), std::int64_t{0});
+  return {.op = collective.op,
+          .world_size = size(),
+          // The members of an all-to-all know different sizes, and must choose alike.
+          .bytes = collective.op == CollectiveOp::kAllToAll ? 0 : count * size_of(collective.dtype),
+          .root = collective.root,
+          .parts = options_.parts,
+          .narrow_sum = adds(collective.op) && size_of(collective.dtype) <= 2};
 }
 
-void Communicator::wait_for_device(Running& running) const {
-  if (!running.device_busy) return;
-  Event& event = *running.collective.event_;
-  options_.port->queue().record(event);
-  event.wait(running.deadline);
-  running.device_busy = false;
+std::unique_ptr<PreparedCollective> Communicator::prepare(const Collective& collective) {
+  agree_on_choices();
+  const CollectiveCall call = call_of(collective);
+  const CollectiveAlgorithm algorithm = make_algorithm(choose(options_.choices, call), call);
+  const ChunkTable table =
+      collective.table.empty() ? even_chunks(collective.count, algorithm.chunks) : collective.table;
+  return prepare(algorithm, table, collective.dtype, collective.reduction);
 }
 
-void Communicator::finish_sends(Running& running, Slot slot) const {
-  for (int index = 0; index < running.sends; ++index) {
-    auto& sent = running.collective.sent_[static_cast<std::size_t>(index)];
-    if (!sent.under_way || !may_overlap(sent.slot, slot)) continue;
-    messenger().wait(sent.handle, running.deadline, running.operation);
-    sent.under_way = false;
-  }
-}
-
-void Communicator::finish_sends(Running& running) const {
-  for (int index = 0; index < running.sends; ++index) {
-    auto& sent = running.collective.sent_[static_cast<std::size_t>(index)];
-    if (!sent.under_way) continue;
-    messenger().wait(sent.handle, running.deadline, running.operation);
-    sent.under_way = false;
-  }
-}
-
-void Communicator::send_chunk(Running& running, const Step& step) const {
-  PreparedCollective& collective = running.collective;
-  Route& route = options_.port->route();
-  std::byte* staging = nullptr;
-  if (route.staged()) {
-    staging =
-        collective.staging_.data() + (running.sends % kSendPlaces) * collective.message_bytes_;
-    if (running.sends >= kSendPlaces) {
-      auto& before = collective.sent_[static_cast<std::size_t>(running.sends - kSendPlaces)];
-      if (before.under_way) messenger().wait(before.handle, running.deadline, running.operation);
-      before.under_way = false;
-    }
-  }
-  const View view = view_of(running, step.from);
-  const std::span<std::byte> host = route.host_of(view, staging);
-  route.queue_before_send(view, host, options_.port->queue());
-  running.device_busy = running.device_busy || (route.staged() && view.bytes > 0);
-  wait_for_device(running);
-  collective.sent_[static_cast<std::size_t>(running.sends++)] = {
-      .slot = step.from,
-      .handle = messenger().post_send(world_rank(step.peer), running.tag, host),
-      .under_way = true};
-}
-
-void Communicator::recv_chunk(Running& running, const Step& step) const {
-  PreparedCollective& collective = running.collective;
-  Route& route = options_.port->route();
-  wait_for_device(running);  // the chunk, or the staging memory, may still be read
-  const View view = view_of(running, step.to);
-  const std::span<std::byte> host =
-      route.host_of(view, collective.staging_.data() + kSendPlaces * collective.message_bytes_);
-  const Handle handle = messenger().post_recv(world_rank(step.peer), running.tag, host);
-  messenger().wait(handle, running.deadline, running.operation);
-  route.queue_after_recv(view, host, options_.port->queue());
-  running.device_busy = route.staged() && view.bytes > 0;
+Request Communicator::start(PreparedCollective& collective, const CollectiveMemory& memory) {
+  require(memory.data.bytes == collective.data_bytes() &&
+              memory.input.bytes == collective.input_bytes() &&
+              memory.scratch.bytes >= collective.scratch_bytes(),
+          [&] {
+            return ErrorParts{
+                .what = text(collective.name(), " in communicator ", options_.id, ": memory"),
+                .found = text(memory.data.bytes, " bytes of data, ", memory.input.bytes,
+                              " of input, ", memory.scratch.bytes, " of scratch"),
+                .expected = text(collective.data_bytes(), ", ", collective.input_bytes(), " and ",
+                                 collective.scratch_bytes()),
+                .fix = "pass the memory that the collective was prepared for"};
+          });
+  const Operation operation = next_operation(collective.name());
+  return collective.start(
+      memory,
+      collective_tag(options_.id, static_cast<std::uint64_t>(operation.number), collective.check_),
+      operation);
 }
 
 void Communicator::run(PreparedCollective& collective, View data, View scratch, Deadline deadline) {
-  require(data.bytes == collective.data_bytes_ && scratch.bytes >= collective.scratch_bytes_, [&] {
-    return ErrorParts{.what = text(collective.name_, " in communicator ", options_.id, ": memory"),
-                      .found = text(data.bytes, " bytes of data, ", scratch.bytes, " of scratch"),
-                      .expected = text(collective.data_bytes_, " and ", collective.scratch_bytes_),
-                      .fix = "pass the memory that the collective was prepared for"};
-  });
-  Running running{.collective = collective,
-                  .data = data,
-                  .scratch = scratch,
-                  .deadline = deadline,
-                  .operation = next_operation(collective.name_)};
-  running.tag = collective_tag(options_.id, static_cast<std::uint64_t>(running.operation.number),
-                               collective.check_);
-  try {
-    for (std::size_t index = 0; index < collective.steps_.size(); ++index) {
-      take_step(running, index);
-    }
-    finish_sends(running);
-  } catch (const Error& error) {
-    messenger().abort(error);  // so that no message touches this memory after the return
-    throw;
-  }
+  start(collective, {.data = data, .scratch = scratch}).wait(deadline);
 }
 
-void Communicator::take_step(Running& running, std::size_t index) const {
-  PreparedCollective& collective = running.collective;
-  Queue& queue = options_.port->queue();
-  const Step& step = collective.steps_[index];
-  if (step.kind != StepKind::kSend) finish_sends(running, step.to);
-  switch (step.kind) {
-    case StepKind::kSend:
-      send_chunk(running, step);
-      break;
-    case StepKind::kRecv:
-      recv_chunk(running, step);
-      break;
-    case StepKind::kReduce: {
-      if (collective.additions_[index] == nullptr) break;  // an empty chunk
-      const View to = view_of(running, step.to);
-      queue.run(*collective.additions_[index], std::array{to, view_of(running, step.from)},
-                std::array{to}, {});
-      running.device_busy = true;
-      break;
-    }
-    case StepKind::kCopy:
-      queue.copy(view_of(running, step.from), view_of(running, step.to));
-      running.device_busy = true;
-      break;
+// A preparation of this call that no run uses; the one least recently used makes room.
+Communicator::Kept& Communicator::kept_for(const Collective& collective) {
+  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const auto& kept) {
+    return !kept->prepared->running() && same_call(kept->collective, collective);
+  });
+  if (found != kept_.end()) {
+    std::rotate(found, found + 1, kept_.end());
+    return *kept_.back();
   }
+  if (kept_.size() >= kMostKept) {
+    const auto idle = std::find_if(kept_.begin(), kept_.end(),
+                                   [](const auto& kept) { return !kept->prepared->running(); });
+    // Its last additions may still read its scratch memory.
+    options_.port->queue().synchronize(after_seconds(options_.agree_timeout_s));
+    if (idle != kept_.end()) kept_.erase(idle);
+  }
+  auto kept = std::make_unique<Kept>();
+  kept->collective = collective;
+  kept->prepared = prepare(collective);
+  kept->scratch = options_.port->backend().allocate(kept->prepared->scratch_bytes());
+  kept_.push_back(std::move(kept));
+  return *kept_.back();
+}
+
+Request Communicator::start(const Collective& collective, View data, View input) {
+  Kept& kept = kept_for(collective);
+  CollectiveMemory memory{.data = data,
+                          .scratch = {kept.scratch.get(), 0, kept.prepared->scratch_bytes()}};
+  if (collective.op == CollectiveOp::kAllToAll) {
+    memory.input = input;
+  } else if (input.bytes > 0) {
+    copy_input(collective, *kept.prepared, data, input);
+  }
+  return start(*kept.prepared, memory);
+}
+
+// Queues the copy of what this rank gives to its place in the data.
+void Communicator::copy_input(const Collective& collective, const PreparedCollective& prepared,
+                              View data, View input) const {
+  View place = data;
+  if (collective.op == CollectiveOp::kAllGather ||
+      (collective.op == CollectiveOp::kGather && rank_ == collective.root)) {
+    const Slot own = {.chunk = rank_};
+    place = data.slice(prepared.layout_.offset(own) * size_of(collective.dtype),
+                       prepared.layout_.elements(own) * size_of(collective.dtype));
+  }
+  require(place.bytes == input.bytes, [&] {
+    return ErrorParts{.what = text(name_of(collective.op), ": input"),
+                      .found = text(input.bytes, " bytes"),
+                      .expected = text(place.bytes),
+                      .fix = "give what this rank contributes, or nothing if it is in the data"};
+  });
+  options_.port->queue().copy(input, place);
 }
 
 void Communicator::barrier(Deadline deadline) { run(*barrier_, {}, {}, deadline); }
+
+// ---- host memory
+// ----------------------------------------------------------------------------------
 
 // The steps of root_all_gather on host memory. Steps of one kind that follow each other wait
 // together.

@@ -6,38 +6,6 @@
 
 namespace hethub {
 
-Request::Request(Request&& other) noexcept
-    : port_(std::exchange(other.port_, nullptr)), index_(other.index_) {}
-
-Request& Request::operator=(Request&& other) noexcept {
-  if (this != &other) {
-    cancel();
-    port_ = std::exchange(other.port_, nullptr);
-    index_ = other.index_;
-  }
-  return *this;
-}
-
-Request::~Request() { cancel(); }
-
-bool Request::test() {
-  if (port_ == nullptr) return true;
-  if (!port_->test(index_)) return false;
-  port_ = nullptr;
-  return true;
-}
-
-void Request::wait(Deadline deadline) {
-  if (port_ == nullptr) return;
-  port_->wait(index_, deadline);
-  port_ = nullptr;
-}
-
-void Request::cancel() noexcept {
-  if (port_ != nullptr) port_->cancel(index_);
-  port_ = nullptr;
-}
-
 DevicePort::DevicePort(const DevicePortOptions& options)
     : options_(options),
       route_(options.force_host_staged ? make_host_staged_route() : route_for(*options.backend)),
@@ -52,6 +20,7 @@ DevicePort::DevicePort(const DevicePortOptions& options)
   for (Entry& entry : entries_) {
     entry.ready = options_.backend->make_event();
   }
+  progressing_.reserve(entries_.size());
   thread_ = std::thread([this] { run_departures(); });
 }
 
@@ -170,7 +139,31 @@ bool DevicePort::test(int index) {
   return true;
 }
 
+void DevicePort::advance_all() {
+  for (std::size_t at = 0; at < progressing_.size();) {
+    Progressing* const work = progressing_[at];
+    work->advance();
+    if (at < progressing_.size() && progressing_[at] == work) ++at;
+  }
+}
+
+void DevicePort::advance_until(const std::function<bool()>& ended, Deadline deadline) {
+  // A device tells nobody that it is done, so it is asked again after so long.
+  constexpr double kAskDeviceAgain_s = 0.001;
+  while (true) {
+    const std::uint64_t seen = options_.messenger->changes();
+    advance_all();
+    if (ended() || std::chrono::steady_clock::now() >= deadline) return;
+    options_.messenger->wait_for_change(seen, std::min(deadline, after_seconds(kAskDeviceAgain_s)));
+  }
+}
+
 void DevicePort::wait(int index, Deadline deadline) {
+  if (!progressing_.empty()) {
+    bool ended = false;
+    advance_until([&] { return ended = ended || test(index); }, deadline);
+    if (ended) return;
+  }
   std::unique_lock lock(mutex_);
   Entry& waited = entry(index);
   const auto left = [&] { return waited.stage != Stage::kDeviceWorks; };

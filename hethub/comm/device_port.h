@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -12,37 +13,19 @@
 #include "hethub/accel/backend.h"
 #include "hethub/base/host_pages.h"
 #include "hethub/comm/messenger.h"
+#include "hethub/comm/request.h"
 #include "hethub/comm/route.h"
 
 namespace hethub {
 
-class DevicePort;
-
-/// A message from or to device memory. Destroying it before it has ended cancels it.
-/// Threads: that of the port's queue.
-class Request {
+/// Work that moves on only when it is asked to: a collective that has been started.
+class Progressing {
  public:
-  Request() = default;
-  Request(Request&& other) noexcept;
-  Request& operator=(Request&& other) noexcept;
-  ~Request();
+  /// Goes as far as it can without waiting; true when it has ended.
+  virtual bool advance() = 0;
 
-  /// Whether it has ended; never blocks. Once a receive has, work queued later on the port's queue
-  /// sees what arrived.
-  bool test();
-
-  /// Waits until it has ended. Throws as Messenger::wait does.
-  void wait(Deadline deadline);
-
-  /// Ends it. What a cancelled receive leaves in its memory is undefined.
-  void cancel() noexcept;
-
- private:
-  friend class DevicePort;
-  Request(DevicePort* port, int index) : port_(port), index_(index) {}
-
-  DevicePort* port_ = nullptr;
-  int index_ = -1;
+ protected:
+  ~Progressing() = default;
 };
 
 /// What ties a rank's device to its messages. All pointers outlive the port.
@@ -62,10 +45,11 @@ struct DevicePortOptions {
 /// A send leaves when the work queued before it is done, a receive writes its memory only then:
 /// the caller queues work, sends and receives in one order, and need not wait in between.
 /// Threads: one, that of the queue. Nothing is allocated after construction.
-class DevicePort {
+class DevicePort : private Pending {
  public:
   explicit DevicePort(const DevicePortOptions& options);
   ~DevicePort();
+  // Requests know where it lies.
   DevicePort(const DevicePort&) = delete;
   DevicePort& operator=(const DevicePort&) = delete;
 
@@ -78,8 +62,21 @@ class DevicePort {
   Queue& queue() const { return *options_.queue; }
   Route& route() const { return *route_; }
 
+  /// What is begun here moves on whenever any request of this rank waits: ranks that wait for their
+  /// requests in different orders then do not wait for each other. Each is begun once and ended
+  /// once.
+  void begin(Progressing& work) { progressing_.push_back(&work); }
+  void end(Progressing& work) { std::erase(progressing_, &work); }
+  std::size_t under_way() const { return progressing_.size(); }
+
+  /// Moves on all that is under way.
+  void advance_all();
+
+  /// Moves on all that is under way, and waits for messages, until `ended()` is true. At the
+  /// deadline it is still false: the caller says what did not end.
+  void advance_until(const std::function<bool()>& ended, Deadline deadline);
+
  private:
-  friend class Request;
   enum class Stage : std::uint8_t { kFree, kDeviceWorks, kPosted, kFailed };
   struct Entry {
     Stage stage = Stage::kFree;
@@ -106,9 +103,9 @@ class DevicePort {
   int take_slot(std::int64_t bytes);
   void post(Entry& entry) const;
   void finish(int index);
-  bool test(int index);
-  void wait(int index, Deadline deadline);
-  void cancel(int index) noexcept;
+  bool test(int index) override;
+  void wait(int index, Deadline deadline) override;
+  void cancel(int index) noexcept override;
   void run_departures();
   void depart(Entry& next, std::unique_lock<std::mutex>& lock);
 
@@ -123,6 +120,7 @@ class DevicePort {
   std::size_t departures_count_ = 0;
   bool closing_ = false;
   std::exception_ptr device_failure_ = {};
+  std::vector<Progressing*> progressing_ = {};
   std::mutex mutex_;
   std::condition_variable changed_;
   std::thread thread_;

@@ -193,6 +193,17 @@ bool Messenger::poll(Handle handle, std::unique_lock<std::mutex>& lock) {
   return done || ended(handle);
 }
 
+std::uint64_t Messenger::changes() const {
+  const std::lock_guard lock(mutex_);
+  return changes_;
+}
+
+void Messenger::wait_for_change(std::uint64_t seen, Deadline until) {
+  std::unique_lock lock(mutex_);
+  ended_.wait_until(lock, until, [&] { return changes_ != seen || failure_; });
+  if (failure_) throw Error(*failure_);
+}
+
 void Messenger::cancel(Handle handle) noexcept {
   const std::lock_guard lock(mutex_);
   const Message* message = table_.find(handle);
@@ -306,6 +317,11 @@ void Messenger::set_failure(const Error& error) {
     connections_[static_cast<std::size_t>(message.peer)]->cancel(static_cast<int>(index));
     message.state = MessageState::kFailed;
   }
+  tell_waiting();
+}
+
+void Messenger::tell_waiting() {
+  ++changes_;
   ended_.notify_all();
 }
 
@@ -325,7 +341,7 @@ void Messenger::after_pump(int peer, std::uint64_t completed_before, bool left_b
   const Connection& connection = *connections_[static_cast<std::size_t>(peer)];
   if (connection.problem() != ConnectionProblem::kNone && !failure_) set_failure(error_of(peer));
   if (connection.completed() != completed_before || connection.left() != left_before) {
-    ended_.notify_all();
+    tell_waiting();
   }
 }
 

@@ -77,6 +77,13 @@ class Messenger {
   /// the job's failure. After a failure no message's memory is touched any more.
   void wait(Handle handle, Deadline deadline, Operation operation);
 
+  /// Grows whenever a message has ended, a peer has left or the job has failed.
+  std::uint64_t changes() const;
+
+  /// Waits until changes() is no longer `seen`, or until `until`. Throws the failure if there is
+  /// one.
+  void wait_for_change(std::uint64_t seen, Deadline until);
+
   /// Forgets a message that has not ended. Its memory is not touched afterwards.
   void cancel(Handle handle) noexcept;
 
@@ -95,6 +102,7 @@ class Messenger {
   Error error_of(int peer) const;
   std::string mismatch_text(int peer) const;
   void set_failure(const Error& error);
+  void tell_waiting();
   void pump(int peer);
   void after_pump(int peer, std::uint64_t completed_before, bool left_before);
   void pump_all();
@@ -109,6 +117,7 @@ class Messenger {
   MessageTable table_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::optional<Error> failure_ = {};
+  std::uint64_t changes_ = 0;
   int attending_ = 0;
   bool closing_ = false;
   Descriptor epoll_;

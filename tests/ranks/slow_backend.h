@@ -32,7 +32,7 @@ class SlowBackend : public Backend {
                                             .expected = "Accumulate of f32",
                                             .fix = "use another backend"});
     }
-    return std::make_unique<PreparedOp>();
+    return std::make_unique<Addition>(std::get<Accumulate>(op.body));
   }
 
   static float* floats(View view) {
@@ -40,6 +40,11 @@ class SlowBackend : public Backend {
   }
 
  private:
+  struct Addition : PreparedOp {
+    explicit Addition(const Accumulate& op) : op(op) {}
+    Accumulate op;
+  };
+
   struct Memory : Buffer {
     Memory(std::int64_t size, bool addressable)
         : Buffer(size), bytes(static_cast<std::size_t>(size)), addressable(addressable) {}
@@ -82,11 +87,11 @@ class SlowBackend : public Backend {
       push({});
       thread_.join();
     }
-    void run(PreparedOp&, std::span<const View> inputs, std::span<const View> outputs,
+    void run(PreparedOp& prepared, std::span<const View> inputs, std::span<const View> outputs,
              View) override {
-      push([total = outputs[0], add = inputs[1]] {
-        for (std::int64_t i = 0; i < total.bytes / 4; ++i) {
-          floats(total)[i] += floats(add)[i];
+      push([op = static_cast<Addition&>(prepared).op, total = outputs[0], add = inputs[1]] {
+        for (std::int64_t i = 0; i < op.terms * op.count; ++i) {
+          floats(total)[i % op.count] += floats(add)[i / op.count * op.stride + i % op.count];
         }
       });
     }
