@@ -36,6 +36,8 @@ void each_field(Body& op, Visit& visit) {
     visit(op.rows), visit(op.vocab), visit(op.first), visit(op.of);
   } else if constexpr (std::is_same_v<T, Fill>) {
     visit(op.count), visit(op.value);
+  } else if constexpr (std::is_same_v<T, Accumulate>) {
+    visit(op.count), visit(op.terms), visit(op.stride), visit(op.reduction), visit(op.divisor);
   } else if constexpr (std::is_same_v<T, AdamW>) {
     visit(op.count), visit(op.decay);
   } else if constexpr (std::is_same_v<T, GroupStart>) {

@@ -129,7 +129,29 @@ void compute(const SiluMulGrad& /*op*/, Tensors& t) {
 
 void compute(const Add& /*op*/, Tensors& t) { at::add_out(t.out[0], t.in[0], t.in[1]); }
 
-void compute(const Accumulate& /*op*/, Tensors& t) { t.out[0].add_(t.in[1]); }
+at::Tensor combined(Reduction reduction, const at::Tensor& a, const at::Tensor& b) {
+  switch (reduction) {
+    case Reduction::kSum:
+    case Reduction::kAvg:
+      return a.add(b);
+    case Reduction::kMin:
+      return at::minimum(a, b);
+    case Reduction::kMax:
+      return at::maximum(a, b);
+    case Reduction::kProd:
+      return a.mul(b);
+  }
+  return a;
+}
+
+void compute(const Accumulate& op, Tensors& t) {
+  at::Tensor sum = f32(t.out[0]);
+  for (std::int64_t term = 0; term < op.terms; ++term) {
+    sum = combined(op.reduction, sum, f32(t.in[1].narrow(0, term * op.stride, op.count)));
+  }
+  if (op.divisor > 1) sum = sum.mul(1.0F / static_cast<float>(op.divisor));
+  t.out[0].copy_(sum);
+}
 
 void compute(const Fill& op, Tensors& t) { t.out[0].fill_(op.value); }
 
