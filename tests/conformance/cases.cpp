@@ -53,6 +53,7 @@ void add_vectors(std::vector<Op>& cases, const std::vector<std::int64_t>& counts
   for (const std::int64_t count : counts) {
     add(cases, Add{count});
     add(cases, Accumulate{count});
+    add(cases, Accumulate{.count = count, .terms = 3, .stride = count + 1});
     add(cases, Fill{count, 0.75});
     add(cases, SumSquares{count});
     add(cases, AdamW{count, false});

@@ -269,8 +269,13 @@ Values sum_of(const Values& a, const Values& b) {
 
 std::vector<Values> compute(const Add& /*op*/, const Inputs& in) { return {sum_of(in[0], in[1])}; }
 
-std::vector<Values> compute(const Accumulate& /*op*/, const Inputs& in) {
-  return {sum_of(in[0], in[1])};
+std::vector<Values> compute(const Accumulate& op, const Inputs& in) {
+  Values total = in[0];
+  for (std::int64_t term = 0; term < op.terms; ++term) {
+    const auto row = in[1].begin() + term * op.stride;
+    total = sum_of(total, Values(row, row + op.count));
+  }
+  return {total};
 }
 
 std::vector<Values> compute(const Fill& op, const Inputs& /*in*/) {

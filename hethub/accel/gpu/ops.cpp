@@ -159,7 +159,10 @@ void run(const Add& op, const Launch& with) {
 }
 
 void run(const Accumulate& op, const Launch& with) {
-  with.each(op.count, add, with.out(0), with.in(1), with.out(0), op.count);
+  for (long term = 0; term < op.terms; ++term) {
+    float* const x = with.in(1) + term * op.stride;
+    with.each(op.count, add, with.out(0), x, with.out(0), op.count);
+  }
 }
 
 void run(const Fill& op, const Launch& with) {
@@ -229,6 +232,11 @@ void require_known(const Op& /*op*/, const Body& /*body*/) {}
 void require_known(const Op& op, const Rope& body) {
   if (body.head_dim % 2 == 0) return;
   refuse(op, text("head_dim ", body.head_dim), "an even one", "choose an even head_dim");
+}
+void require_known(const Op& op, const Accumulate& body) {
+  if (body.reduction == Reduction::kSum && body.divisor == 1) return;
+  refuse(op, text("the reduction ", sizes_text(op)), "a sum",
+         "sum on this kind, or choose another kind for this reduction");
 }
 void require_known(const Op& op, const Attention& body) {
   if (body.head_dim <= kMostHeadDim) return;
