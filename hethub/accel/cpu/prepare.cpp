@@ -1,5 +1,6 @@
 #include "hethub/accel/cpu/prepare.h"
 
+#include "hethub/accel/backend_tools.h"
 #include "hethub/base/error.h"
 
 namespace hethub {
@@ -97,14 +98,6 @@ class ProductOp : public CpuOp {
   bool bias_;
 };
 
-[[noreturn]] void refuse(const Op& op, std::string found, std::string expected, std::string fix) {
-  throw Error(ErrorCode::kUnsupported,
-              {.what = text("cpu: op '", op.name, "' (", facts_of(op).kind, ")"),
-               .found = std::move(found),
-               .expected = std::move(expected),
-               .fix = std::move(fix)});
-}
-
 // One overload per kind of op.
 struct Maker {
   const CpuTools& tools;
@@ -128,7 +121,8 @@ struct Maker {
   }
   std::unique_ptr<CpuOp> operator()(const Rope& body) const {
     if (body.head_dim % 2 != 0) {
-      refuse(op, text("head_dim ", body.head_dim), "an even one", "choose an even head_dim");
+      refuse_op("cpu", op, text("head_dim ", body.head_dim), "an even one",
+                "choose an even head_dim");
     }
     return std::make_unique<KernelOp<Rope>>(tools, body);
   }
@@ -141,8 +135,8 @@ struct Maker {
   std::unique_ptr<CpuOp> attention(const T& body, const Attention& sizes) const {
     constexpr std::int64_t kMostHeadDim = 1024;
     if (sizes.head_dim > kMostHeadDim) {
-      refuse(op, text("head_dim ", sizes.head_dim), text("at most ", kMostHeadDim),
-             "choose more heads of a smaller head_dim");
+      refuse_op("cpu", op, text("head_dim ", sizes.head_dim), text("at most ", kMostHeadDim),
+                "choose more heads of a smaller head_dim");
     }
     return std::make_unique<KernelOp<T>>(tools, body);
   }
@@ -152,7 +146,7 @@ struct Maker {
   std::unique_ptr<CpuOp> operator()(const GroupStart& /*body*/) const { return group(); }
   std::unique_ptr<CpuOp> operator()(const GroupWait& /*body*/) const { return group(); }
   std::unique_ptr<CpuOp> group() const {
-    refuse(op, "a group op", "an op of one device", "group ops are run by the executor");
+    refuse_op("cpu", op, "a group op", "an op of one device", "group ops are run by the executor");
   }
   template <typename T>
   std::unique_ptr<CpuOp> operator()(const T& body) const {
@@ -164,7 +158,7 @@ struct Maker {
 
 std::unique_ptr<CpuOp> prepare_cpu_op(const CpuTools& tools, const Op& op) {
   if (op.dtype != DType::kF32 && !std::holds_alternative<Accumulate>(op.body)) {
-    refuse(op, text("dtype ", name_of(op.dtype)), "f32", "set the plan's dtype to f32");
+    refuse_op("cpu", op, text("dtype ", name_of(op.dtype)), "f32", "set the plan's dtype to f32");
   }
   return std::visit(Maker{tools, op}, op.body);
 }

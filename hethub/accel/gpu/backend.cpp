@@ -1,6 +1,4 @@
-#include <chrono>
-#include <thread>
-
+#include "hethub/accel/backend_tools.h"
 #include "hethub/accel/gpu/ops.h"
 #include "hethub/accel/gpu/runtime.h"
 #include "hethub/accel/plugin/serve.h"
@@ -43,17 +41,8 @@ class GpuEvent final : public Event {
     return is_done(event_);
   }
   void wait(Deadline deadline) override {
-    constexpr auto kPause = std::chrono::microseconds(20);
-    while (!done()) {
-      if (std::chrono::steady_clock::now() >= deadline) {
-        throw Error(ErrorCode::kTimeout, {.what = text(kVendor, ": waiting for queued work"),
-                                          .found = "it is not done at the deadline",
-                                          .expected = "work that ends before it",
-                                          .fix = "see whether the device still answers, or raise "
-                                                 "--timeout"});
-      }
-      std::this_thread::sleep_for(kPause);
-    }
+    wait_until_done(kVendor, *this, deadline,
+                    "see whether the device still answers, or raise --timeout");
   }
   void* get() const { return event_; }
 

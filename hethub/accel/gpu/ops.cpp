@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hethub/accel/backend_tools.h"
 #include "hethub/accel/gpu/attention.h"
 #include "hethub/accel/gpu/kernels.h"
 #include "hethub/accel/gpu/runtime.h"
@@ -219,37 +220,30 @@ class KernelOp final : public GpuOp {
   Body body_;
 };
 
-[[noreturn]] void refuse(const Op& op, std::string found, std::string expected, std::string fix) {
-  throw Error(ErrorCode::kUnsupported,
-              {.what = text(kVendor, ": op '", op.name, "' (", facts_of(op).kind, ")"),
-               .found = std::move(found),
-               .expected = std::move(expected),
-               .fix = std::move(fix)});
-}
-
 template <typename Body>
 void require_known(const Op& /*op*/, const Body& /*body*/) {}
 void require_known(const Op& op, const Rope& body) {
   if (body.head_dim % 2 == 0) return;
-  refuse(op, text("head_dim ", body.head_dim), "an even one", "choose an even head_dim");
+  refuse_op(kVendor, op, text("head_dim ", body.head_dim), "an even one",
+            "choose an even head_dim");
 }
 void require_known(const Op& op, const Accumulate& body) {
   if (body.reduction == Reduction::kSum && body.divisor == 1) return;
-  refuse(op, text("the reduction ", sizes_text(op)), "a sum",
-         "sum on this kind, or choose another kind for this reduction");
+  refuse_op(kVendor, op, text("the reduction ", sizes_text(op)), "a sum",
+            "sum on this kind, or choose another kind for this reduction");
 }
 void require_known(const Op& op, const Attention& body) {
   if (body.head_dim <= kMostHeadDim) return;
-  refuse(op, text("head_dim ", body.head_dim), text("at most ", kMostHeadDim),
-         "choose more heads of a smaller head_dim");
+  refuse_op(kVendor, op, text("head_dim ", body.head_dim), text("at most ", kMostHeadDim),
+            "choose more heads of a smaller head_dim");
 }
 void require_known(const Op& op, const AttentionGrad& body) { require_known(op, body.forward); }
 
 std::unique_ptr<GpuOp> make(const Op& op, const GroupStart& /*body*/) {
-  refuse(op, "a group op", "an op of one device", "group ops are run by the executor");
+  refuse_op(kVendor, op, "a group op", "an op of one device", "group ops are run by the executor");
 }
 std::unique_ptr<GpuOp> make(const Op& op, const GroupWait& /*body*/) {
-  refuse(op, "a group op", "an op of one device", "group ops are run by the executor");
+  refuse_op(kVendor, op, "a group op", "an op of one device", "group ops are run by the executor");
 }
 template <typename Body>
 std::unique_ptr<GpuOp> make(const Op& op, const Body& body) {
@@ -261,7 +255,7 @@ std::unique_ptr<GpuOp> make(const Op& op, const Body& body) {
 
 std::unique_ptr<GpuOp> prepare_gpu_op(const Op& op) {
   if (op.dtype != DType::kF32) {
-    refuse(op, text("dtype ", name_of(op.dtype)), "f32", "set the plan's dtype to f32");
+    refuse_op(kVendor, op, text("dtype ", name_of(op.dtype)), "f32", "set the plan's dtype to f32");
   }
   return std::visit([&](const auto& body) { return make(op, body); }, op.body);
 }

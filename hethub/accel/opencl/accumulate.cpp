@@ -1,3 +1,4 @@
+#include "hethub/accel/backend_tools.h"
 #include "hethub/accel/opencl/kernels.h"
 #include "hethub/accel/opencl/prepare.h"
 #include "hethub/base/error.h"
@@ -48,10 +49,8 @@ void check_device(const Op& all, const Preparation& with) {
   if (all.dtype != DType::kF64) return;
   const std::string extensions = device_text(with.device, CL_DEVICE_EXTENSIONS);
   if (extensions.find("cl_khr_fp64") != std::string::npos) return;
-  throw Error(ErrorCode::kUnsupported, {.what = text("opencl: op '", all.name, "' (accumulate)"),
-                                        .found = "a device without cl_khr_fp64",
-                                        .expected = "one that adds f64",
-                                        .fix = "reduce f32 on this kind"});
+  refuse_op("opencl", all, "a device without cl_khr_fp64", "one that adds f64",
+            "reduce f32 on this kind");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include <cstdlib>
 
-#include <sched.h>
-
+#include "hethub/accel/backend_tools.h"
 #include "hethub/accel/opencl/device.h"
 #include "hethub/accel/opencl/opencl.h"
 #include "hethub/accel/opencl/prepare.h"
@@ -14,24 +13,6 @@
 
 namespace hethub::opencl {
 namespace {
-
-void bind_to(const std::vector<int>& cores) {
-  if (cores.empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int core : cores) {
-    require(core >= 0 && core < CPU_SETSIZE, {.what = "opencl: core",
-                                              .found = text(core),
-                                              .expected = text("0 to ", CPU_SETSIZE - 1),
-                                              .fix = "name cores as lscpu numbers them"});
-    CPU_SET(core, &set);
-  }
-  require(sched_setaffinity(0, sizeof(set), &set) == 0,
-          {.what = "opencl: binding to the cores asked for",
-           .found = "the system refuses",
-           .expected = "cores this process may use",
-           .fix = "see `taskset -p $$` and choose among them"});
-}
 
 // On a CPU device with more compute units than threads asked for: a part of it. The driver was
 // then started before this process said how many threads it wants.
@@ -157,7 +138,7 @@ std::unique_ptr<Backend> open_opencl(const BackendOptions& options, const Opencl
                                 .found = text(options.threads),
                                 .expected = "1 or more",
                                 .fix = "give the rank at least one thread"});
-  opencl::bind_to(options.cores);
+  bind_to_cores("opencl", options.cores);
   setenv("POCL_MAX_PTHREAD_COUNT", text(options.threads).c_str(), 0);
   const std::vector<cl_device_id> devices = opencl::list_devices();
   if (options.device < 0 || options.device >= static_cast<int>(devices.size())) {

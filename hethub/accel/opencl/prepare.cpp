@@ -1,5 +1,6 @@
 #include "hethub/accel/opencl/prepare.h"
 
+#include "hethub/accel/backend_tools.h"
 #include "hethub/base/error.h"
 #include "hethub/base/text.h"
 
@@ -7,11 +8,8 @@ namespace hethub::opencl {
 namespace {
 
 [[noreturn]] void unsupported(const Op& op, std::string found, std::string expected) {
-  throw Error(ErrorCode::kUnsupported,
-              {.what = text("opencl: op '", op.name, "' (", facts_of(op).kind, ")"),
-               .found = std::move(found),
-               .expected = std::move(expected),
-               .fix = "use dtype f32 on this kind, and the communicator for group ops"});
+  refuse_op("opencl", op, std::move(found), std::move(expected),
+            "use dtype f32 on this kind, and the communicator for group ops");
 }
 
 }  // namespace

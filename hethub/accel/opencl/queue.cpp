@@ -1,9 +1,6 @@
 #include "hethub/accel/opencl/queue.h"
 
-#include <algorithm>
-#include <chrono>
-#include <thread>
-
+#include "hethub/accel/backend_tools.h"
 #include "hethub/accel/opencl/launch.h"
 #include "hethub/accel/opencl/status.h"
 #include "hethub/base/error.h"
@@ -42,32 +39,10 @@ bool OpenclEvent::done() {
   return state == CL_COMPLETE;
 }
 
-// Polls, since OpenCL's own wait has no deadline: a few times at once for work that is nearly
-// done, then giving the core away, then in sleeps that are short beside what has been waited, since
-// each one interrupts the work where the device shares its cores with the host.
+// OpenCL's own wait has no deadline.
 void OpenclEvent::wait(Deadline deadline) {
-  constexpr int kAtOnce = 50;
-  constexpr int kYields = 100;
-  constexpr auto kShortest = std::chrono::nanoseconds(20'000);
-  constexpr auto kLongest = std::chrono::nanoseconds(1'000'000);
-  std::chrono::nanoseconds waited = {};
-  for (int round = 0; !done(); ++round) {
-    if (round < kAtOnce) continue;
-    if (std::chrono::steady_clock::now() >= deadline) {
-      throw Error(ErrorCode::kTimeout,
-                  {.what = text("opencl: waiting for ", kQueuedWork),
-                   .found = "it is not done at the deadline",
-                   .expected = "work that ends before it",
-                   .fix = "see whether the device still answers (clinfo), or raise --timeout"});
-    }
-    if (round < kAtOnce + kYields) {
-      std::this_thread::yield();
-    } else {
-      const auto pause = std::clamp(waited / 32, kShortest, kLongest);
-      std::this_thread::sleep_for(pause);
-      waited += pause;
-    }
-  }
+  wait_until_done("opencl", *this, deadline,
+                  "see whether the device still answers (clinfo), or raise --timeout");
 }
 
 void OpenclEvent::record(cl_command_queue queue) {

@@ -1,7 +1,7 @@
 #include <ATen/Functions.h>
 #include <c10/core/InferenceMode.h>
-#include <sched.h>
 
+#include "hethub/accel/backend_tools.h"
 #include "hethub/accel/plugin/serve.h"
 #include "hethub/accel/torch/device.h"
 #include "hethub/accel/torch/ops.h"
@@ -11,25 +11,6 @@
 namespace hethub {
 namespace torch_backend {
 namespace {
-
-// The threads that libtorch starts later keep to these cores too.
-void bind_to(const std::vector<int>& cores) {
-  if (cores.empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int core : cores) {
-    require(core >= 0 && core < CPU_SETSIZE, {.what = "torch: core",
-                                              .found = text(core),
-                                              .expected = text("0 to ", CPU_SETSIZE - 1),
-                                              .fix = "name cores as lscpu numbers them"});
-    CPU_SET(core, &set);
-  }
-  require(sched_setaffinity(0, sizeof(set), &set) == 0,
-          {.what = "torch: binding to the cores asked for",
-           .found = "the system refuses",
-           .expected = "cores this process may use",
-           .fix = "see `taskset -p $$` and choose among them"});
-}
 
 class TorchBackend final : public Backend {
  public:
@@ -81,7 +62,7 @@ std::unique_ptr<Backend> open_served(const BackendOptions& options) {
                                 .fix = "give the rank at least one thread"});
   torch_backend::load_extensions();
   const at::Device device = torch_backend::device_of(options.device_type, options.device);
-  torch_backend::bind_to(options.cores);
+  bind_to_cores("torch", options.cores);
   return std::make_unique<torch_backend::TorchBackend>(device, options.threads);
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include "hethub/accel/backend_tools.h"
 #include "hethub/base/error.h"
 
 namespace hethub::torch_backend {
@@ -226,19 +227,12 @@ void compute(const AdamW& op, Tensors& t) {
 void compute(const Attention& op, Tensors& t) { attend(op, t); }
 void compute(const AttentionGrad& op, Tensors& t) { attend(op, t); }
 
-[[noreturn]] void refuse(const Op& op, std::string found, std::string expected, std::string fix) {
-  throw Error(ErrorCode::kUnsupported,
-              {.what = text("torch: op '", op.name, "' (", facts_of(op).kind, ")"),
-               .found = std::move(found),
-               .expected = std::move(expected),
-               .fix = std::move(fix)});
-}
-
 template <typename Body>
 void require_known(const Op& /*op*/, const Body& /*body*/) {}
 void require_known(const Op& op, const Rope& body) {
   if (body.head_dim % 2 == 0) return;
-  refuse(op, text("head_dim ", body.head_dim), "an even one", "choose an even head_dim");
+  refuse_op("torch", op, text("head_dim ", body.head_dim), "an even one",
+            "choose an even head_dim");
 }
 
 // The computation of an op of this type, or null for what is the communicator's.
@@ -258,10 +252,12 @@ TorchOp::TorchOp(const Op& op)
       facts_(facts_of(op)),
       run_(std::visit([](const auto& body) { return runner(body); }, op.body)) {
   if (run_ == nullptr) {
-    refuse(op, "a group op", "an op of one device", "group ops are run by the executor");
+    refuse_op("torch", op, "a group op", "an op of one device",
+              "group ops are run by the executor");
   }
   if (op.dtype != DType::kF32 && op.dtype != DType::kBf16) {
-    refuse(op, text("dtype ", name_of(op.dtype)), "f32 or bf16", "set the plan's dtype to f32");
+    refuse_op("torch", op, text("dtype ", name_of(op.dtype)), "f32 or bf16",
+              "set the plan's dtype to f32");
   }
   std::visit([&](const auto& body) { require_known(op, body); }, op.body);
 }

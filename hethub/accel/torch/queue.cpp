@@ -1,14 +1,12 @@
 #include "hethub/accel/torch/queue.h"
 
-#include <chrono>
-#include <thread>
-
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "hethub/accel/backend_tools.h"
 #include "hethub/accel/torch/device.h"
 #include "hethub/accel/torch/ops.h"
 #include "hethub/base/error.h"
@@ -51,17 +49,8 @@ bool TorchEvent::done() {
 }
 
 void TorchEvent::wait(Deadline deadline) {
-  constexpr auto kPause = std::chrono::microseconds(20);
-  while (!done()) {
-    if (std::chrono::steady_clock::now() >= deadline) {
-      throw Error(ErrorCode::kTimeout, {.what = text("torch: waiting for ", kQueuedWork),
-                                        .found = "it is not done at the deadline",
-                                        .expected = "work that ends before it",
-                                        .fix = "see whether the device still answers, or raise "
-                                               "--timeout"});
-    }
-    std::this_thread::sleep_for(kPause);
-  }
+  wait_until_done("torch", *this, deadline,
+                  "see whether the device still answers, or raise --timeout");
 }
 
 void TorchEvent::record(const c10::Stream& stream) {
