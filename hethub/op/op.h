@@ -319,6 +319,9 @@ struct Op {
   OpBody body = {};
 };
 
+/// Whether a device does the same for both: ops that differ in name alone.
+inline bool same_work(const Op& a, const Op& b) { return a.dtype == b.dtype && a.body == b.body; }
+
 /// One output of an op.
 struct OutputFacts {
   TensorSpec spec = {};

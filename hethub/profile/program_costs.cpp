@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 
 #include "hethub/base/clock.h"
@@ -19,9 +20,8 @@ constexpr int kMostRuns = 31;
 constexpr double kActionTimeout = 60;
 
 OpTime* time_of(const Op& op, std::vector<OpTime>& times) {
-  const auto same = std::find_if(times.begin(), times.end(), [&](const OpTime& time) {
-    return time.op.dtype == op.dtype && time.op.body == op.body;
-  });
+  const auto same = std::find_if(times.begin(), times.end(),
+                                 [&](const OpTime& time) { return same_work(time.op, op); });
   return same == times.end() ? nullptr : &*same;
 }
 
@@ -45,18 +45,19 @@ RankPlan rank_of(const ProfileOptions& options, int micro_batch_size, int layers
   return make_rank_plan(plan, model, segments_of(plan, model), 0);
 }
 
-// As many layers as the device's memory and the time allow, one at least. Other processes may use
-// the same memory: half of it is left to them.
-RankPlan largest_rank(const Backend& backend, const ProfileOptions& options, int micro_batch_size,
-                      std::vector<OpTime>& times) {
+// As many layers as the device's memory and the time allow; none if one does not fit the memory.
+// Other processes may use the same memory: half of it is left to them.
+std::optional<RankPlan> largest_rank(const Backend& backend, const ProfileOptions& options,
+                                     int micro_batch_size, std::vector<OpTime>& times) {
   const std::int64_t room = backend.info().memory_bytes / 2;
-  for (int layers = std::min(options.model.layers, kMostLayers);; layers = layers / 2) {
+  for (int layers = std::min(options.model.layers, kMostLayers); layers > 0; layers /= 2) {
     RankPlan rank = rank_of(options, micro_batch_size, layers);
     const double seconds =
         sum_of_ops(rank.program.forward, times) + sum_of_ops(rank.program.backward, times);
-    const bool fits = rank.memory.arena_bytes <= room && seconds <= kMostPassSeconds;
-    if (layers == 1 || fits) return rank;
+    const bool in_time = layers == 1 || seconds <= kMostPassSeconds;
+    if (in_time && rank.memory.arena_bytes <= room) return rank;
   }
+  return std::nullopt;
 }
 
 std::array<double, 2> run_passes(LoadedProgram& program) {
@@ -93,12 +94,12 @@ std::vector<ProgramTime> calibrate(Backend& backend, const ProfileOptions& optio
   std::vector<int> sizes = options.covered.micro_batch_sizes;
   std::sort(sizes.begin(), sizes.end());
   for (const int size : sizes) {
-    const RankPlan rank = largest_rank(backend, options, size, times);
-    if (rank.memory.arena_bytes > backend.info().memory_bytes / 2) continue;
-    LoadedProgram program(backend, rank);
+    const std::optional<RankPlan> rank = largest_rank(backend, options, size, times);
+    if (!rank) continue;
+    LoadedProgram program(backend, *rank);
     const std::array<double, 2> seconds = run_passes(program);
     for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
-      const auto& instructions = rank.program.phase(phase);
+      const auto& instructions = rank->program.phase(phase);
       const ProgramTime time{.micro_batch_size = size,
                              .phase = phase,
                              .seconds = seconds[phase == Phase::kForward ? 0 : 1],
@@ -107,7 +108,7 @@ std::vector<ProgramTime> calibrate(Backend& backend, const ProfileOptions& optio
     }
     for (const ProgramTime& time : std::span(measured).last(2)) {
       const double own = std::max(time.seconds - action_seconds, time.seconds / 2);
-      scale(rank.program.phase(time.phase), own / time.ops_seconds, times, scaled);
+      scale(rank->program.phase(time.phase), own / time.ops_seconds, times, scaled);
     }
   }
   return measured;

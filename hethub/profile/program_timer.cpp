@@ -21,7 +21,7 @@ LoadedProgram::LoadedProgram(Backend& backend, const RankPlan& rank)
       phases_(kPhases) {
   const auto prepared = [&](const Op& op) {
     for (const auto& [known, made] : prepared_) {
-      if (known.dtype == op.dtype && known.body == op.body) return made.get();
+      if (same_work(known, op)) return made.get();
     }
     prepared_.emplace_back(op, backend.prepare(op));
     return prepared_.back().second.get();
