@@ -25,7 +25,7 @@ struct KindRow {
   int far_step;         // where the other end is: +1 downstream, -1 upstream, 0 for none
 };
 
-constexpr std::array<KindRow, 14> kKinds = {{
+constexpr std::array<KindRow, kActionKinds> kKinds = {{
     {"forward", Role::kCompute, kCompute, ActionKind::kForward, 0},
     {"backward", Role::kCompute, kCompute, ActionKind::kBackward, 0},
     {"backward_input", Role::kCompute, kCompute, ActionKind::kBackwardInput, 0},

@@ -28,6 +28,8 @@ enum class ActionKind : std::uint8_t {
   kSyncParameters,  // owners hand the updated ranges to the other holders
 };
 
+inline constexpr int kActionKinds = 14;
+
 /// The kind as traces spell it, e.g. "send_activation".
 std::string_view name_of(ActionKind kind);
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 
@@ -17,16 +16,10 @@ constexpr double kTop = 30;
 constexpr double kRow = 30;
 constexpr double kGap = 14;
 
-constexpr std::array<ActionKind, 14> kActions = {
-    ActionKind::kForward,        ActionKind::kBackward,       ActionKind::kBackwardInput,
-    ActionKind::kBackwardWeight, ActionKind::kSendActivation, ActionKind::kRecvActivation,
-    ActionKind::kSendGradient,   ActionKind::kRecvGradient,   ActionKind::kSyncGradients,
-    ActionKind::kSyncNorm,       ActionKind::kUpdate,         ActionKind::kSyncParameters,
-    ActionKind::kCheckGradients, ActionKind::kNormGradients};
-
 // The style sheet's class of a span: one of ours, whatever the file says.
 std::string class_of(const Span& span) {
-  for (const ActionKind kind : kActions) {
+  for (int index = 0; index < kActionKinds; ++index) {
+    const auto kind = static_cast<ActionKind>(index);
     if (span.category == name_of(kind)) return "action-" + std::string(name_of(kind));
   }
   return "action-other";
@@ -127,7 +120,8 @@ std::string gantt_legend(const Timeline* measured, const Timeline* predicted) {
     if (!there.contains("action-" + name)) return;
     out += text("<span><i class=\"action-", name, "\"></i>", name, "</span> ");
   };
-  for (const ActionKind kind : kActions) {
+  for (int index = 0; index < kActionKinds; ++index) {
+    const auto kind = static_cast<ActionKind>(index);
     add(std::string(name_of(kind)));
   }
   add("other");
