@@ -1,4 +1,3 @@
-#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -6,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/verb.h"
+#include "hethub/base/clock.h"
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
 #include "hethub/base/json.h"
@@ -80,17 +80,17 @@ int plan_case(const PlanArguments& arguments, bool json) {
   const std::map<std::string, int> counts = arguments.counts.empty()
                                                 ? std::map<std::string, int>{}
                                                 : parse_cluster_counts(arguments.counts);
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = seconds_now();
   const CaseAnswer answer =
       read_planner_case(arguments.planner_case, counts)->find(arguments.time_limit_s);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  const double took = seconds_now() - begin;
   write_file(arguments.output, to_json(answer.pipelines).dump() + "\n");
   const double gap = 1 - answer.bound_seconds / answer.step_seconds;
   if (json) {
     std::cout << Json{{"step_seconds", answer.step_seconds},
                       {"bound_seconds", answer.bound_seconds},
                       {"gap", gap},
-                      {"search_seconds", took.count()},
+                      {"search_seconds", took},
                       {"pipelines", answer.pipelines.size()}}
                      .dump()
               << '\n';
@@ -99,7 +99,7 @@ int plan_case(const PlanArguments& arguments, bool json) {
   std::printf("%.6g s a step by the case's cost model, with %zu pipelines\n", answer.step_seconds,
               answer.pipelines.size());
   std::printf("no plan takes less than %.6g s (%.2f %% less); found in %.3f s\n",
-              answer.bound_seconds, 100 * gap, took.count());
+              answer.bound_seconds, 100 * gap, took);
   std::printf("the plan is in %s\n", arguments.output.c_str());
   return 0;
 }

@@ -8,7 +8,6 @@
 
 #include "hethub/base/error.h"
 #include "hethub/model/tensors.h"
-#include "hethub/search/scaled.h"
 
 namespace hethub {
 namespace {
@@ -20,9 +19,7 @@ constexpr double kSlack = 1e-9;
 
 std::vector<RankClass> usable_classes(const SearchRequest& request) {
   std::vector<RankClass> classes = rank_classes(request.costs.ranks());
-  const std::set<std::string>& kinds = request.pins.kinds;
-  std::erase_if(classes,
-                [&](const RankClass& one) { return !kinds.empty() && !kinds.contains(one.kind); });
+  std::erase_if(classes, [&](const RankClass& one) { return !request.pins.allow(one.kind); });
   return classes;
 }
 
@@ -33,14 +30,6 @@ std::vector<int> usable_sizes(const SearchRequest& request) {
   return sizes;
 }
 
-[[noreturn]] void refuse(std::string what, std::string found, std::string expected,
-                         std::string fix) {
-  throw Error(ErrorCode::kInvalidPlan, {.what = std::move(what),
-                                        .found = std::move(found),
-                                        .expected = std::move(expected),
-                                        .fix = std::move(fix)});
-}
-
 }  // namespace
 
 ExactSearch::ExactSearch(const SearchRequest& request)
@@ -48,54 +37,11 @@ ExactSearch::ExactSearch(const SearchRequest& request)
       classes_(usable_classes(request)),
       pricer_(request.model, request.costs, request.sequence_length),
       memory_(request.model, request.costs),
-      sizes_((check_request(), usable_sizes(request))),
+      sizes_(usable_sizes(request)),
       tables_(request, classes_, sizes_, pricer_),
       begin_(std::chrono::steady_clock::now()),
-      end_(begin_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                        std::chrono::duration<double>(request.time_limit_s))) {
+      end_(after_seconds(request.time_limit_s)) {
   list_shapes();
-}
-
-void ExactSearch::check_request() const {
-  const Pins& pins = request_.pins;
-  if (request_.global_batch < 1) {
-    refuse("--global-batch", text(request_.global_batch), "1 or more", "give it sequences");
-  }
-  if (request_.sequence_length < 1 ||
-      request_.sequence_length > request_.model.max_position_embeddings) {
-    refuse("--sequence-length", text(request_.sequence_length),
-           text("1 to max_position_embeddings=", request_.model.max_position_embeddings),
-           "shorten the sequences");
-  }
-  std::size_t devices = 0;
-  for (const RankClass& one : classes_) {
-    devices += one.ranks.size();
-  }
-  if (devices == 0) {
-    refuse("devices to plan for", "none of the kinds asked for", "1 or more",
-           "correct --pin kinds=, or add devices to the cluster file");
-  }
-  const int stages = std::max(pins.stages.value_or(1),
-                              pins.stage_kind.empty() ? 1 : pins.stage_kind.rbegin()->first + 1);
-  if (stages > request_.model.layers) {
-    refuse("--pin stages", text(stages),
-           text("at most ", request_.model.layers, ", the layers of the model"),
-           "each stage needs a layer");
-  }
-  const int ranks = stages * pins.pipelines.value_or(1);
-  if (ranks > static_cast<int>(devices)) {
-    refuse("--pin pipelines and stages", text(ranks, " ranks"), text("at most ", devices),
-           "lower one of them, or add devices");
-  }
-  if (pins.micro_batch_size && request_.global_batch % *pins.micro_batch_size != 0) {
-    refuse("--global-batch", text(request_.global_batch),
-           text("a multiple of micro_batch_size=", *pins.micro_batch_size),
-           "change one of the two");
-  }
-  if (pins.pipelines && *pins.pipelines > request_.global_batch) {
-    refuse("--global-batch", text(request_.global_batch),
-           text("at least ", *pins.pipelines, ", a sequence for each pipeline"), "raise it");
-  }
 }
 
 bool ExactSearch::shape_pinned_out(const PipelineShape& shape) const {
@@ -439,7 +385,6 @@ Plan ExactSearch::plan_of(const std::vector<Choice>& chosen) const {
             .global_batch = request_.global_batch,
             .schedule = request_.pins.schedule.empty() ? request_.schedules.front()
                                                        : request_.pins.schedule};
-  std::vector<int> used;
   for (const Choice& choice : chosen) {
     Pipeline pipeline{.micro_batch_size = sizes_[choice.size],
                       .micro_batches = choice.micro_batches};
@@ -454,19 +399,11 @@ Plan ExactSearch::plan_of(const std::vector<Choice>& chosen) const {
         made.recompute = {{Recompute::kFull, layers}};
       }
       pipeline.stages.push_back(std::move(made));
-      used.push_back(rank);
       begin = layers.end;
     }
     plan.pipelines.push_back(std::move(pipeline));
   }
-  // A plan numbers its ranks without gaps, in the cluster's order.
-  std::sort(used.begin(), used.end());
-  for (Pipeline& pipeline : plan.pipelines) {
-    for (Stage& stage : pipeline.stages) {
-      const auto place = std::lower_bound(used.begin(), used.end(), stage.ranks.front());
-      stage.ranks = {static_cast<int>(place - used.begin())};
-    }
-  }
+  close_rank_gaps(plan);
   return plan;
 }
 
@@ -552,38 +489,6 @@ void ExactSearch::fit_and_keep(Plan plan, double seconds) {
 void ExactSearch::note_shortage(const Plan& plan, const MemoryFault& fault) {
   if (result_.nearest && result_.nearest->bytes_short <= fault.bytes_short) return;
   result_.nearest = {plan, fault.rank, fault.kind, fault.bytes_short};
-}
-
-namespace {
-
-// With more devices, the plans are too many to be looked at one by one.
-constexpr std::size_t kMostExact = 8;
-
-class ExactStrategy : public Strategy {
- public:
-  SearchResult find(const SearchRequest& request) const override {
-    std::size_t devices = 0;
-    for (const RankPlace& place : request.costs.ranks()) {
-      if (request.pins.kinds.empty() || request.pins.kinds.contains(place.kind)) ++devices;
-    }
-    const Pins& pins = request.pins;
-    const bool shaped =
-        pins.pipelines || pins.stages || !pins.stage_kind.empty() || !pins.stage_layers.empty();
-    if (devices <= kMostExact || shaped) return ExactSearch(request).run();
-    return ScaledSearch(request).run();
-  }
-};
-
-}  // namespace
-
-std::unique_ptr<Strategy> make_strategy(std::string_view name) {
-  if (name != "exact") {
-    throw Error(ErrorCode::kUsage, {.what = "planner's strategy",
-                                    .found = std::string(name),
-                                    .expected = "exact",
-                                    .fix = "choose it"});
-  }
-  return std::make_unique<ExactStrategy>();
 }
 
 }  // namespace hethub

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "hethub/base/deadline.h"
 #include "hethub/search/exact_tables.h"
 #include "hethub/search/memory_check.h"
 #include "hethub/search/space.h"
@@ -21,7 +22,7 @@ namespace hethub {
 /// level, what is proven slower than the last plan kept is passed over.
 class ExactSearch {
  public:
-  /// Keeps a reference to the request.
+  /// Keeps a reference to the request, which Strategy::find has checked.
   explicit ExactSearch(const SearchRequest& request);
 
   SearchResult run();
@@ -41,7 +42,6 @@ class ExactSearch {
     double seconds = 0;
   };
 
-  void check_request() const;
   void list_shapes();
   bool shape_pinned_out(const PipelineShape& shape) const;
   bool split_pinned_out(const std::vector<int>& split) const;
@@ -90,7 +90,7 @@ class ExactSearch {
   std::vector<Kept> kept_;
   SearchResult result_;
   std::chrono::steady_clock::time_point begin_;
-  std::chrono::steady_clock::time_point end_;
+  Deadline end_;
   bool stopped_ = false;
 };
 

@@ -10,7 +10,6 @@ LoadTables::LoadTables(const SearchRequest& request, const std::vector<RankClass
                        std::vector<int> sizes, StagePricer& pricer)
     : sizes_(std::move(sizes)), layers_(request.model.layers) {
   const bool again = request.pins.recompute == Recompute::kFull;
-  const double sequence_bytes = 4.0 * request.sequence_length * request.model.hidden_size;
   for (const RankClass& one : classes) {
     auto& by_size = seconds_.emplace_back();
     for (const int size : sizes_) {
@@ -30,7 +29,7 @@ LoadTables::LoadTables(const SearchRequest& request, const std::vector<RankClass
       const int from = one.ranks.front();
       const int to = same ? one.ranks[1] : other.ranks.front();
       for (std::size_t size = 0; size < sizes_.size(); ++size) {
-        const double bytes = sequence_bytes * sizes_[size];
+        const double bytes = pricer.boundary_bytes(one.kind, sizes_[size]);
         hops[size] = {request.costs.transfer_cost(from, to, bytes),
                       request.costs.transfer_cost(to, from, bytes)};
       }

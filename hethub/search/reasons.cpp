@@ -12,9 +12,8 @@ namespace {
 
 std::map<std::string, int> devices_by_kind(const SearchRequest& request) {
   std::map<std::string, int> devices;
-  const std::set<std::string>& wanted = request.pins.kinds;
   for (const RankPlace& place : request.costs.ranks()) {
-    if (wanted.empty() || wanted.contains(place.kind)) ++devices[place.kind];
+    if (request.pins.allow(place.kind)) ++devices[place.kind];
   }
   return devices;
 }

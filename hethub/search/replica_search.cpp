@@ -1,12 +1,12 @@
 #include "hethub/search/replica_search.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <numeric>
 #include <queue>
 #include <set>
 
+#include "hethub/base/deadline.h"
 #include "hethub/search/linear_program.h"
 #include "hethub/search/pipeline_pricing.h"
 
@@ -36,12 +36,7 @@ struct Box {
 class ReplicaSearch {
  public:
   ReplicaSearch(const PipelineTables& tables, const ReplicaLimits& limits)
-      : tables_(tables),
-        limits_(limits),
-        pricing_(tables),
-        end_(std::chrono::steady_clock::now() +
-             std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                 std::chrono::duration<double>(limits.seconds))) {}
+      : tables_(tables), limits_(limits), pricing_(tables), end_(after_seconds(limits.seconds)) {}
 
   ReplicaResult run() {
     Box root = whole_space();
@@ -317,7 +312,7 @@ class ReplicaSearch {
   const PipelineTables& tables_;
   const ReplicaLimits limits_;
   PipelinePricing pricing_;
-  std::chrono::steady_clock::time_point end_;
+  Deadline end_;
   std::vector<PipelineColumn> pool_ = {};
   std::set<std::vector<int>> known_ = {};
   double best_ = kNever;

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <limits>
 #include <numeric>
 
+#include "hethub/base/deadline.h"
 #include "hethub/base/error.h"
 #include "hethub/search/planner_case.h"
 #include "hethub/search/sailor_bounds.h"
@@ -35,11 +35,7 @@ class SailorSearch {
   };
 
   SailorSearch(const SailorTables& tables, double time_limit_s)
-      : tables_(tables),
-        bounds_(tables),
-        end_(std::chrono::steady_clock::now() +
-             std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                 std::chrono::duration<double>(time_limit_s))) {
+      : tables_(tables), bounds_(tables), end_(after_seconds(time_limit_s)) {
     list_mixes({}, 0);
   }
 
@@ -327,7 +323,7 @@ class SailorSearch {
   std::vector<double> exchanges_ = {};          // seconds that were asked for; -1: not yet
   std::int64_t nodes_ = 0;
   std::int64_t most_nodes_ = 0;
-  std::chrono::steady_clock::time_point end_;
+  Deadline end_;
   bool stopped_ = false;
 };
 

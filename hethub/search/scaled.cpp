@@ -1,42 +1,36 @@
 #include "hethub/search/scaled.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
+#include "hethub/base/clock.h"
 #include "hethub/base/error.h"
 #include "hethub/base/split.h"
 #include "hethub/model/tensors.h"
 #include "hethub/plan/rank_plan.h"
 #include "hethub/search/replica_search.h"
+#include "hethub/search/space.h"
 
 namespace hethub {
-namespace {
-
-double now_s() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(since).count();
-}
-
-}  // namespace
-
 ScaledSearch::ScaledSearch(const SearchRequest& request)
     : request_(request),
       pricer_(request.model, request.costs, request.sequence_length),
       memory_(request.model, request.costs),
-      begin_s_(now_s()) {
+      begin_s_(seconds_now()) {
   list_choices();
   list_sizes();
 }
 
-double ScaledSearch::seconds_left() const { return begin_s_ + request_.time_limit_s - now_s(); }
+double ScaledSearch::seconds_left() const {
+  return begin_s_ + request_.time_limit_s - seconds_now();
+}
 
 void ScaledSearch::list_choices() {
   std::map<std::string, int> positions;
   const std::vector<RankPlace>& places = request_.costs.ranks();
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     const std::string& kind = places[rank].kind;
-    if (!request_.pins.kinds.empty() && !request_.pins.kinds.contains(kind)) continue;
+    if (!request_.pins.allow(kind)) continue;
     const auto [place, is_new] = positions.try_emplace(kind, static_cast<int>(kinds_.size()));
     if (is_new) {
       kinds_.push_back(kind);
@@ -108,14 +102,9 @@ const ScaledSearch::StageBytes& ScaledSearch::stage_bytes(int size, Recompute re
   return bytes;
 }
 
-double ScaledSearch::message_bytes(int size) const {
-  return 4.0 * static_cast<double>(request_.sequence_length) *
-         static_cast<double>(request_.model.hidden_size) * size;
-}
-
 // Copies that keep a stage busy for one message each way, between neighbours of its kind.
-double ScaledSearch::message_seconds(int kind, int size) const {
-  const double bytes = message_bytes(size);
+double ScaledSearch::message_seconds(int kind, int size) {
+  const double bytes = pricer_.boundary_bytes(kinds_[kind], size);
   const int from = ranks_[kind].front();
   int to = ranks_[kind].back() == from ? -1 : ranks_[kind][1];
   for (std::size_t other = 0; to < 0 && other < ranks_.size(); ++other) {
@@ -192,8 +181,8 @@ void ScaledSearch::fill(PipelineTables& tables, int size, int choice, bool relax
       }
       cost.exchange = 4 * parameters / rate;
       const double whole = bytes.fixed + (end - begin) * bytes.layer;
-      const double alive =
-          (end - begin) * (again ? 0 : bytes.alive) + message_bytes(tables.sizes[size]);
+      const double alive = (end - begin) * (again ? 0 : bytes.alive) +
+                           pricer_.boundary_bytes(kinds_[kind], tables.sizes[size]);
       const double first = again ? (end - begin) * bytes.alive : 0;
       if (whole + first + alive > usable) continue;
       cost.deepest = static_cast<int>(
@@ -209,7 +198,6 @@ Plan ScaledSearch::plan_of(const std::vector<ChosenPipeline>& pipelines) const {
             .schedule = request_.pins.schedule.empty() ? request_.schedules.front()
                                                        : request_.pins.schedule};
   std::vector<std::size_t> next(kinds_.size(), 0);
-  std::vector<int> used;
   for (const ChosenPipeline& one : pipelines) {
     Pipeline& pipeline = plan.pipelines.emplace_back();
     pipeline.micro_batch_size = sizes_[one.column.size];
@@ -225,17 +213,9 @@ Plan ScaledSearch::plan_of(const std::vector<ChosenPipeline>& pipelines) const {
       if (recompute_[picked.choice] == Recompute::kFull) {
         stage.recompute = {{Recompute::kFull, layers}};
       }
-      used.push_back(rank);
     }
   }
-  // A plan numbers its ranks without gaps, in the cluster's order.
-  std::sort(used.begin(), used.end());
-  for (Pipeline& pipeline : plan.pipelines) {
-    for (Stage& stage : pipeline.stages) {
-      const auto place = std::lower_bound(used.begin(), used.end(), stage.ranks.front());
-      stage.ranks = {static_cast<int>(place - used.begin())};
-    }
-  }
+  close_rank_gaps(plan);
   return plan;
 }
 
@@ -318,12 +298,12 @@ void ScaledSearch::keep(const Plan& plan) {
 // The table knows no latency of an exchange, so fewer pipelines are tried, too. To simulate a plan
 // takes up to eight times as long with twice the pipelines: it ends in time.
 void ScaledSearch::try_more_and_more(int only_kind, double seconds) {
-  const double end_s = now_s() + seconds;
+  const double end_s = seconds_now() + seconds;
   for (std::int64_t most = 1;; most *= 2) {
-    const double before_s = now_s();
+    const double before_s = seconds_now();
     if (try_plan(only_kind, most) < most) return;
     constexpr double kGrowth = 8;
-    if (now_s() + kGrowth * (now_s() - before_s) > end_s) return;
+    if (seconds_now() + kGrowth * (seconds_now() - before_s) > end_s) return;
   }
 }
 

@@ -23,7 +23,7 @@ namespace hethub {
 /// their gradients only.
 class ScaledSearch {
  public:
-  /// Keeps a reference to the request.
+  /// Keeps a reference to the request, which Strategy::find has checked.
   explicit ScaledSearch(const SearchRequest& request);
 
   SearchResult run();
@@ -40,8 +40,7 @@ class ScaledSearch {
   void list_sizes();
   const StageBytes& stage_bytes(int size, Recompute recompute);
   std::int64_t arena_bytes(const ModelConfig& model, int size, Recompute recompute) const;
-  double message_bytes(int size) const;
-  double message_seconds(int kind, int size) const;
+  double message_seconds(int kind, int size);
   double exchange_rate() const;
   PipelineTables tables(bool relaxed);
   void fill(PipelineTables& tables, int size, int choice, bool relaxed);

@@ -94,6 +94,23 @@ class Combiner {
 
 }  // namespace
 
+void close_rank_gaps(Plan& plan) {
+  std::vector<int> used;
+  for (const Pipeline& pipeline : plan.pipelines) {
+    for (const Stage& stage : pipeline.stages) {
+      used.insert(used.end(), stage.ranks.begin(), stage.ranks.end());
+    }
+  }
+  std::sort(used.begin(), used.end());
+  for (Pipeline& pipeline : plan.pipelines) {
+    for (Stage& stage : pipeline.stages) {
+      for (int& rank : stage.ranks) {
+        rank = static_cast<int>(std::lower_bound(used.begin(), used.end(), rank) - used.begin());
+      }
+    }
+  }
+}
+
 std::vector<RankClass> rank_classes(const std::vector<RankPlace>& ranks) {
   std::vector<RankClass> classes;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {

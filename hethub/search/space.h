@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hethub/cluster/cluster.h"
+#include "hethub/plan/plan.h"
 
 namespace hethub {
 
@@ -17,6 +18,9 @@ struct RankClass {
 
 /// The classes of a cluster's ranks, in the order of their first rank.
 std::vector<RankClass> rank_classes(const std::vector<RankPlace>& ranks);
+
+/// Numbers a plan's ranks anew without gaps, in the order they had: by the cluster's numbers.
+void close_rank_gaps(Plan& plan);
 
 /// A pipeline's stages from first to last, each one rank of the class with that number.
 using PipelineShape = std::vector<int>;

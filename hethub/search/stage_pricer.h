@@ -27,6 +27,11 @@ class StagePricer {
   /// come with the embedding, the last with the head.
   StageNumbers stage(const std::string& kind, int sequences, LayerRange range, bool recompute);
 
+  /// Bytes of one micro-batch that go from a stage to the next.
+  double boundary_bytes(const std::string& kind, int sequences) {
+    return table(kind, sequences).sent_bytes;
+  }
+
   /// The numbers of a plan.
   StepNumbers numbers(const Plan& plan, const std::vector<Segment>& segments);
 

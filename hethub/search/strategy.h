@@ -26,6 +26,9 @@ struct Pins {
   std::set<std::string> kinds = {};            ///< "kinds=cpu,opencl": no other is used
   std::map<int, std::string> stage_kind = {};  ///< "stage0.kind=cpu": of every pipeline
   std::map<int, int> stage_layers = {};        ///< "stage0.layers=3": of every pipeline
+
+  /// Whether devices of this kind may be used.
+  bool allow(const std::string& kind) const { return kinds.empty() || kinds.contains(kind); }
 };
 
 /// Adds "KEY=VALUE" to the pins. Throws kUsage, with the nearest key, for what is no pin.

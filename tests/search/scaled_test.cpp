@@ -4,41 +4,21 @@
 
 #include <gtest/gtest.h>
 
+#include "hethub/base/error.h"
 #include "hethub/plan/validate.h"
 #include "hethub/search/exact.h"
 #include "tests/predict/example_plans.h"
+#include "tests/search/random_requests.h"
 
 namespace hethub {
 namespace {
-
-SearchRequest request_of(const CostModel& costs, int global_batch) {
-  SearchRequest request(costs);
-  request.model = example_model(4);
-  request.sequence_length = 32;
-  request.global_batch = global_batch;
-  request.micro_batch_sizes = {1, 2};
-  request.keep = 3;
-  return request;
-}
-
-Cluster random_cluster(std::mt19937& random, int a, int b) {
-  const auto between = [&](double low, double high) {
-    return low * std::pow(high / low, std::uniform_real_distribution<>(0, 1)(random));
-  };
-  Cluster cluster = example_cluster(a, b, {between(1e-7, 1e-4), between(1e7, 1e11)});
-  for (Kind& kind : cluster.kinds) {
-    kind.peak_flops_per_s["f32"] = between(2e10, 1e12);
-    kind.memory_bytes_per_s = between(5e9, 2e11);
-  }
-  return cluster;
-}
 
 TEST(ScaledSearch, its_bound_holds_for_the_best_plan_of_few_devices) {
   std::mt19937 random(3);
   double worst = 0;
   for (int round = 0; round < 20; ++round) {
     const CostModel costs(random_cluster(random, 1 + round % 2, 1 + round % 3 % 2), {});
-    const SearchRequest request = request_of(costs, 4 + 2 * (round % 3));
+    const SearchRequest request = request_of(costs, example_model(4), 4 + 2 * (round % 3));
     const SearchResult exact = ExactSearch(request).run();
     const SearchResult scaled = ScaledSearch(request).run();
     ASSERT_FALSE(exact.best.empty());
@@ -56,7 +36,7 @@ TEST(ScaledSearch, plans_of_many_devices_are_valid_and_fit) {
   std::mt19937 random(5);
   for (const int devices : {9, 16, 40}) {
     const CostModel costs(random_cluster(random, devices, devices / 2), {});
-    const SearchRequest request = request_of(costs, 96);
+    const SearchRequest request = request_of(costs, example_model(4), 96);
     const SearchResult result = make_strategy("exact")->find(request);
     ASSERT_FALSE(result.best.empty());
     double before = 0;
@@ -77,10 +57,24 @@ TEST(ScaledSearch, kinds_without_memory_are_told_with_the_bytes_short) {
     kind.memory_bytes = 1 << 16;
   }
   const CostModel costs(cluster, {});
-  const SearchResult result = make_strategy("exact")->find(request_of(costs, 12));
+  const SearchResult result = make_strategy("exact")->find(request_of(costs, example_model(4), 12));
   EXPECT_TRUE(result.best.empty());
   ASSERT_TRUE(result.nearest.has_value());
   EXPECT_GT(result.nearest->bytes_short, 0);
+}
+
+TEST(ScaledSearch, a_request_that_no_plan_can_meet_is_refused_with_many_devices_too) {
+  const CostModel costs(example_cluster(9, 9, {1e-6, 1e9}), {});
+  const SearchRequest good = request_of(costs, example_model(4), 12);
+  SearchRequest empty = good;
+  empty.global_batch = 0;
+  SearchRequest long_sequence = good;
+  long_sequence.sequence_length = good.model.max_position_embeddings + 1;
+  SearchRequest no_device = good;
+  no_device.pins.kinds = {"none"};
+  for (const SearchRequest* request : {&empty, &long_sequence, &no_device}) {
+    EXPECT_THROW(make_strategy("exact")->find(*request), Error);
+  }
 }
 
 }  // namespace
