@@ -9,6 +9,8 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include "hethub/comm/error_text.h"
+
 namespace hethub {
 namespace {
 
@@ -23,32 +25,6 @@ constexpr auto kBusy = std::chrono::microseconds(50);
 std::string text_of(Operation operation) {
   if (operation.number < 0) return std::string(operation.name);
   return text(operation.name, " #", operation.number);
-}
-
-// An error as it travels: code, then the four parts, each ended by a zero.
-std::string encode(const Error& error) {
-  const ErrorParts& parts = error.parts();
-  std::string all(1, static_cast<char>(error.code()));
-  for (const std::string* part : {&parts.what, &parts.found, &parts.expected, &parts.fix}) {
-    all += part->substr(0, Connection::kMostAbortText / 5) + '\0';
-  }
-  return all;
-}
-
-Error decode(const std::string& all) {
-  std::array<std::string, 4> parts = {};
-  std::size_t part = 0;
-  for (std::size_t at = 1; at < all.size() && part < parts.size(); ++at) {
-    if (all[at] == '\0') {
-      ++part;
-    } else {
-      parts[part] += all[at];
-    }
-  }
-  const auto known = static_cast<unsigned>(ErrorCode::kInternal);
-  const unsigned code = all.empty() ? known : static_cast<unsigned char>(all[0]);
-  return {code <= known ? static_cast<ErrorCode>(code) : ErrorCode::kInternal,
-          {.what = parts[0], .found = parts[1], .expected = parts[2], .fix = parts[3]}};
 }
 
 }  // namespace
@@ -277,7 +253,7 @@ Error Messenger::error_of(int peer) const {
     case ConnectionProblem::kLost:
       break;
     case ConnectionProblem::kTold:
-      return decode(connection.detail());
+      return error_from(connection.detail());
     case ConnectionProblem::kMalformed:
       return {ErrorCode::kCorruptData,
               {.what = name_of(peer),
@@ -307,7 +283,7 @@ Error Messenger::error_of(int peer) const {
 void Messenger::set_failure(const Error& error) {
   if (failure_) return;
   failure_ = error;
-  const std::string told = encode(error);
+  const std::string told = error_text(error);
   for (const auto& connection : connections_) {
     if (connection != nullptr) connection->abort(told);
   }
