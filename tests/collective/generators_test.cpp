@@ -7,6 +7,7 @@
 #include "hethub/base/error.h"
 #include "hethub/collective/choice.h"
 #include "tests/collective/in_memory_ranks.h"
+#include "tests/collective/who_gives.h"
 
 namespace hethub {
 namespace {
@@ -118,43 +119,10 @@ class Trial {
 
  private:
   bool gives(int rank, int chunk) const {
-    switch (call_.op) {
-      case CollectiveOp::kAllReduce:
-      case CollectiveOp::kReduce:
-      case CollectiveOp::kReduceScatter:
-        return true;
-      case CollectiveOp::kAllGather:
-      case CollectiveOp::kGather:
-        return chunk == rank;
-      case CollectiveOp::kBroadcast:
-      case CollectiveOp::kScatter:
-        return rank == call_.root;
-      case CollectiveOp::kAllToAll:
-        return chunk / call_.world_size == rank;
-      case CollectiveOp::kBarrier:
-        return false;
-    }
-    return false;
+    return gives_chunk(call_.op, call_.world_size, call_.root, rank, chunk);
   }
-
   bool gets(int rank, int chunk) const {
-    switch (call_.op) {
-      case CollectiveOp::kAllReduce:
-      case CollectiveOp::kAllGather:
-      case CollectiveOp::kBroadcast:
-        return true;
-      case CollectiveOp::kReduce:
-      case CollectiveOp::kGather:
-        return rank == call_.root;
-      case CollectiveOp::kReduceScatter:
-      case CollectiveOp::kScatter:
-        return chunk == rank;
-      case CollectiveOp::kAllToAll:
-        return chunk % call_.world_size == rank;
-      case CollectiveOp::kBarrier:
-        return false;
-    }
-    return false;
+    return gets_chunk(call_.op, call_.world_size, call_.root, rank, chunk);
   }
 
   float expected(int chunk, std::int64_t element) const {

@@ -8,6 +8,7 @@
 #include "hethub/base/error.h"
 #include "hethub/comm/communicator.h"
 #include "tests/accel/numbers.h"
+#include "tests/collective/who_gives.h"
 #include "tests/comm/local_world.h"
 
 namespace hethub {
@@ -48,43 +49,10 @@ class Expected {
   Expected(const Collective& collective, int ranks) : call_(collective), ranks_(ranks) {}
 
   bool gives(int rank, int chunk) const {
-    switch (call_.op) {
-      case CollectiveOp::kAllReduce:
-      case CollectiveOp::kReduce:
-      case CollectiveOp::kReduceScatter:
-        return true;
-      case CollectiveOp::kAllGather:
-      case CollectiveOp::kGather:
-        return chunk == rank;
-      case CollectiveOp::kBroadcast:
-      case CollectiveOp::kScatter:
-        return rank == call_.root;
-      case CollectiveOp::kAllToAll:
-        return chunk / ranks_ == rank;
-      case CollectiveOp::kBarrier:
-        return false;
-    }
-    return false;
+    return gives_chunk(call_.op, ranks_, call_.root, rank, chunk);
   }
-
   bool gets(int rank, int chunk) const {
-    switch (call_.op) {
-      case CollectiveOp::kAllReduce:
-      case CollectiveOp::kAllGather:
-      case CollectiveOp::kBroadcast:
-        return true;
-      case CollectiveOp::kReduce:
-      case CollectiveOp::kGather:
-        return rank == call_.root;
-      case CollectiveOp::kReduceScatter:
-      case CollectiveOp::kScatter:
-        return chunk == rank;
-      case CollectiveOp::kAllToAll:
-        return chunk % ranks_ == rank;
-      case CollectiveOp::kBarrier:
-        return false;
-    }
-    return false;
+    return gets_chunk(call_.op, ranks_, call_.root, rank, chunk);
   }
 
   // Whether the rank's data have room for the chunk.

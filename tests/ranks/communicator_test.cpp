@@ -6,7 +6,7 @@
 
 #include "hethub/collective/generators.h"
 #include "tests/comm/local_world.h"
-#include "tests/ranks/slow_backend.h"
+#include "tests/ranks/slow_rank.h"
 
 namespace hethub {
 namespace {
@@ -20,37 +20,6 @@ struct Case {
   bool staged_odd = false;
 };
 
-/// One rank with all it needs, on the thread that made it.
-struct Rank {
-  Rank(Messenger& messenger, bool staged)
-      : backend(!staged),
-        queue(backend.make_queue()),
-        port({.messenger = &messenger,
-              .backend = &backend,
-              .queue = queue.get(),
-              .staging_bytes = 1 << 20}) {}
-
-  std::unique_ptr<Buffer> floats(const std::vector<float>& values) {
-    auto buffer = backend.allocate(std::ssize(values) * 4);
-    queue->upload(std::as_bytes(std::span(values)), view(*buffer));
-    queue->synchronize(after_seconds(kSeconds));
-    return buffer;
-  }
-
-  std::vector<float> read(Buffer& buffer) {
-    std::vector<float> values(static_cast<std::size_t>(buffer.bytes() / 4));
-    queue->download(view(buffer), std::as_writable_bytes(std::span(values)));
-    queue->synchronize(after_seconds(kSeconds));
-    return values;
-  }
-
-  static View view(Buffer& buffer) { return {&buffer, 0, buffer.bytes()}; }
-
-  SlowBackend backend;
-  std::unique_ptr<Queue> queue;
-  DevicePort port;
-};
-
 class EveryRoute : public ::testing::TestWithParam<Case> {
  protected:
   using Body = std::function<void(Rank&, int rank)>;
@@ -58,7 +27,8 @@ class EveryRoute : public ::testing::TestWithParam<Case> {
   void on_ranks(int world_size, const Body& body) {
     const auto world = local_world(world_size, GetParam().transport);
     on_all_ranks(world_size, [&](int rank) {
-      Rank mine(*world[rank], rank % 2 == 0 ? GetParam().staged_even : GetParam().staged_odd);
+      const bool staged = rank % 2 == 0 ? GetParam().staged_even : GetParam().staged_odd;
+      Rank mine(*world[rank], !staged);
       body(mine, rank);
     });
   }

@@ -5,44 +5,12 @@
 #include "hethub/base/error.h"
 #include "hethub/comm/communicator.h"
 #include "tests/comm/local_world.h"
-#include "tests/ranks/slow_backend.h"
+#include "tests/ranks/slow_rank.h"
 
 namespace hethub {
 namespace {
 
 constexpr double kSeconds = 60;
-
-/// A rank whose device works late and whose memory the CPU can address or not.
-struct Rank {
-  Rank(Messenger& messenger, bool addressable)
-      : backend(addressable),
-        queue(backend.make_queue()),
-        port({.messenger = &messenger,
-              .backend = &backend,
-              .queue = queue.get(),
-              .staging_bytes = 1 << 20}) {}
-
-  std::unique_ptr<Buffer> floats(std::int64_t count, float value) {
-    auto buffer = backend.allocate(count * 4);
-    const std::vector<float> values(static_cast<std::size_t>(count), value);
-    queue->upload(std::as_bytes(std::span(values)), view(*buffer));
-    queue->synchronize(after_seconds(kSeconds));
-    return buffer;
-  }
-
-  std::vector<float> read(Buffer& buffer) {
-    std::vector<float> values(static_cast<std::size_t>(buffer.bytes() / 4));
-    queue->download(view(buffer), std::as_writable_bytes(std::span(values)));
-    queue->synchronize(after_seconds(kSeconds));
-    return values;
-  }
-
-  static View view(Buffer& buffer) { return {&buffer, 0, buffer.bytes()}; }
-
-  SlowBackend backend;
-  std::unique_ptr<Queue> queue;
-  DevicePort port;
-};
 
 class Requests : public ::testing::TestWithParam<bool> {
  protected:
