@@ -6,13 +6,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/train_setup.h"
 #include "cli/verb.h"
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
 #include "hethub/base/json.h"
 #include "hethub/cluster/cluster_file.h"
 #include "hethub/cost/costs_file.h"
-#include "hethub/plan/plan_file.h"
 #include "hethub/plan/validate.h"
 #include "hethub/search/reasons.h"
 #include "hethub/trace/perfetto.h"
@@ -28,11 +28,6 @@ struct PredictArguments {
   std::string trace = {};
   std::string validate = {};
 };
-
-std::filesystem::path model_path(const PredictArguments& arguments, const Plan& plan) {
-  if (!arguments.model.empty()) return arguments.model;
-  return model_path_of(arguments.plan, plan);
-}
 
 Json json_of(const RankPrediction& rank) {
   return {{"rank", rank.rank},
@@ -126,8 +121,7 @@ int run_predict(const PredictArguments& arguments, bool json) {
                                     .expected = "both",
                                     .fix = "see hethub predict --help"});
   }
-  const Plan plan = read_plan(arguments.plan);
-  const ModelConfig model = read_model(model_path(arguments, plan));
+  const auto [plan, model] = read_plan_and_model(arguments.plan, arguments.model);
   const CostModel costs(read_cluster(arguments.cluster),
                         arguments.costs.empty() ? Costs{} : read_costs(arguments.costs));
   const Prediction prediction = predict(plan, model, costs, {.timeline = !arguments.trace.empty()});

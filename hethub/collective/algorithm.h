@@ -10,6 +10,8 @@ namespace hethub {
 
 enum class StepKind : std::uint8_t { kSend, kRecv, kReduce, kCopy };
 
+inline bool is_message(StepKind kind) { return kind == StepKind::kSend || kind == StepKind::kRecv; }
+
 /// The memories a step can name.
 enum class Memory : std::uint8_t {
   kData,     ///< the caller's; the result ends there, and often the input lies there too

@@ -123,9 +123,9 @@ CollectiveOp collective_op_of(std::string_view name) {
 }
 
 // A start, for ranks that share a host's memory; a measured table knows better.
-ChoiceTable default_choices() {
+const ChoiceTable& default_choices() {
   constexpr std::int64_t kKib = 1024;
-  return {{
+  static const ChoiceTable kTable = {{
       {.op = CollectiveOp::kAllReduce,
        .algorithm = "direct",
        .most_bytes = 4 * kKib,
@@ -160,6 +160,15 @@ ChoiceTable default_choices() {
       {.op = CollectiveOp::kScatter, .algorithm = "direct"},
       {.op = CollectiveOp::kBarrier, .algorithm = "dissemination"},
   }};
+  return kTable;
+}
+
+const ChoiceTable& training_choices() {
+  static const ChoiceTable kTable = {{
+      {.op = CollectiveOp::kReduceScatter, .algorithm = "ring"},
+      {.op = CollectiveOp::kAllGather, .algorithm = "ring"},
+  }};
+  return kTable;
 }
 
 std::vector<std::string> algorithms_for(CollectiveOp op) {
@@ -187,6 +196,12 @@ CollectiveAlgorithm make_algorithm(std::string_view algorithm, const CollectiveC
   }
   return candidate->make(call);
 }
+
+CollectiveAlgorithm chosen_algorithm(const ChoiceTable& table, const CollectiveCall& call) {
+  return make_algorithm(choose(table, call), call);
+}
+
+CollectiveAlgorithm host_all_gather(int world_size) { return root_all_gather(world_size); }
 
 // FNV-1a over the text that the table would be written as.
 std::uint64_t hash_of(const ChoiceTable& table, const std::vector<std::vector<int>>& parts) {

@@ -58,8 +58,13 @@ struct ChoiceTable {
   std::vector<ChoiceRule> rules = {};
 };
 
-/// The table that is used where none is given.
-ChoiceTable default_choices();
+/// The table that a communicator uses where none is given.
+const ChoiceTable& default_choices();
+
+/// The table for the gradients and parameters of a training step: plans take their algorithms from
+/// it, and with them the runtime and the predictor. Rings for every size: they send least, need
+/// scratch for one chunk, and whose sum comes first does not hang on the size of a bucket.
+const ChoiceTable& training_choices();
 
 /// The algorithms that can serve an op, by the name a table spells.
 std::vector<std::string> algorithms_for(CollectiveOp op);
@@ -70,6 +75,13 @@ std::string choose(const ChoiceTable& table, const CollectiveCall& call);
 
 /// An algorithm for a call by its name. Throws kInvalidConfig naming those there are.
 CollectiveAlgorithm make_algorithm(std::string_view algorithm, const CollectiveCall& call);
+
+/// choose and make_algorithm in one.
+CollectiveAlgorithm chosen_algorithm(const ChoiceTable& table, const CollectiveCall& call);
+
+/// How a group gathers a few numbers that lie on the host (losses, norms, hashes): what each gives
+/// is chunk 0, what all have afterwards is chunk 1. See root_all_gather.
+CollectiveAlgorithm host_all_gather(int world_size);
 
 /// A number that is, for practical purposes, equal only for equal tables and equal parts: ranks
 /// exchange it before they choose, since ranks that choose differently wait for ever.

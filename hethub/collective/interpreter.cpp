@@ -48,8 +48,6 @@ Access access_of(const Step& step) {
   return {};
 }
 
-bool is_message(StepKind kind) { return kind == StepKind::kSend || kind == StepKind::kRecv; }
-
 }  // namespace
 
 StepOrder::StepOrder(std::span<const Step> steps)

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "hethub/base/error.h"
-#include "hethub/collective/generators.h"
 
 namespace hethub {
 namespace {
@@ -43,8 +42,10 @@ Communicator::Communicator(CommunicatorOptions options) : options_(std::move(opt
            .fix = "number the groups from 0, alike on all ranks"});
   rank_ = static_cast<int>(found - ranks.begin());
   handles_.resize(ranks.size());
-  host_gather_ = root_all_gather(size());
-  barrier_ = prepare(dissemination_barrier(size()), {0}, DType::kU8);
+  host_gather_ = host_all_gather(size());
+  barrier_ = prepare(
+      chosen_algorithm(options_.choices, {.op = CollectiveOp::kBarrier, .world_size = size()}), {0},
+      DType::kU8);
 }
 
 CommunicatorOptions Communicator::subgroup(std::span<const int> positions, int id) const {
@@ -163,7 +164,7 @@ CollectiveCall Communicator::call_of(const Collective& collective) const {
 std::unique_ptr<PreparedCollective> Communicator::prepare(const Collective& collective) {
   agree_on_choices();
   const CollectiveCall call = call_of(collective);
-  const CollectiveAlgorithm algorithm = make_algorithm(choose(options_.choices, call), call);
+  const CollectiveAlgorithm algorithm = chosen_algorithm(options_.choices, call);
   const ChunkTable table =
       collective.table.empty() ? even_chunks(collective.count, algorithm.chunks) : collective.table;
   return prepare(algorithm, table, collective.dtype, collective.reduction);
@@ -253,7 +254,7 @@ void Communicator::barrier(Deadline deadline) { run(*barrier_, {}, {}, deadline)
 // ---- host memory
 // ----------------------------------------------------------------------------------
 
-// The steps of root_all_gather on host memory. Steps of one kind that follow each other wait
+// The steps of host_all_gather on host memory. Steps of one kind that follow each other wait
 // together.
 void Communicator::exchange(std::span<const std::byte> mine, std::span<std::byte> all,
                             Operation operation, std::uint64_t check, Deadline deadline) {

@@ -6,16 +6,13 @@
 #include <utility>
 
 #include "hethub/base/error.h"
+#include "hethub/collective/additions.h"
 
 namespace hethub {
 namespace {
 
 // So many messages each way may stand in host memory: one arrives while others are copied.
 constexpr int kStagingPlaces = 4;
-
-bool is_message(const Step& step) {
-  return step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
-}
 
 const Slot& slot_of(const Step& step) { return step.kind == StepKind::kSend ? step.from : step.to; }
 
@@ -46,17 +43,10 @@ PreparedCollective::~PreparedCollective() { cancel(0); }
 // One addition for each form of sum that this member makes.
 void PreparedCollective::prepare_additions(const Options& options) {
   std::map<std::string, PreparedOp*> of_form;
-  const bool averages = options.reduction == Reduction::kAvg;
   for (const Step& step : steps_) {
     additions_.push_back(nullptr);
-    const std::int64_t count = layout_.elements(step.to);
-    if (step.kind != StepKind::kReduce || count == 0) continue;
-    const Op op{name_, options.dtype,
-                Accumulate{.count = count,
-                           .terms = step.terms,
-                           .stride = step.terms > 1 ? layout_.term_stride(step.from) : 0,
-                           .reduction = averages ? Reduction::kSum : options.reduction,
-                           .divisor = averages && step.completes ? std::ssize(world_ranks_) : 1}};
+    if (step.kind != StepKind::kReduce || layout_.elements(step.to) == 0) continue;
+    const Op op = addition_of(*options.algorithm, step, layout_, options.dtype, options.reduction);
     PreparedOp*& addition = of_form[sizes_text(op)];
     if (addition == nullptr) {
       owned_additions_.push_back(port_->backend().prepare(op));
@@ -71,7 +61,7 @@ void PreparedCollective::place_messages() {
   std::array<std::vector<int>, 2> of_kind;  // sends, receives
   std::int64_t largest = 0;
   for (int step = 0; step < order_.steps(); ++step) {
-    if (!is_message(at(step))) continue;
+    if (!is_message(at(step).kind)) continue;
     const std::int64_t bytes = layout_.elements(slot_of(at(step))) * element_bytes_;
     largest = std::max(largest, bytes);
     if (bytes > 0) of_kind[at(step).kind == StepKind::kSend ? 0 : 1].push_back(step);

@@ -5,7 +5,7 @@
 
 #include "hethub/base/split.h"
 #include "hethub/base/text.h"
-#include "hethub/collective/generators.h"
+#include "hethub/collective/choice.h"
 #include "hethub/program/memory.h"
 
 namespace hethub {
@@ -35,6 +35,12 @@ ChunkTable split_evenly(std::int64_t elements, std::int64_t holders) {
                     kAlignedElements);
   }
   return owned;
+}
+
+CollectiveAlgorithm chosen(CollectiveOp op, const Segment& segment) {
+  return chosen_algorithm(training_choices(), {.op = op,
+                                               .world_size = static_cast<int>(segment.ranks.size()),
+                                               .bytes = segment.elements * 4});
 }
 
 }  // namespace
@@ -87,11 +93,11 @@ std::vector<SegmentRange> owned_ranges(const Segment& segment, int holder) {
 }
 
 CollectiveAlgorithm gradient_algorithm(const Segment& segment) {
-  return ring_reduce_scatter(static_cast<int>(segment.ranks.size()));
+  return chosen(CollectiveOp::kReduceScatter, segment);
 }
 
 CollectiveAlgorithm parameter_algorithm(const Segment& segment) {
-  return ring_all_gather(static_cast<int>(segment.ranks.size()));
+  return chosen(CollectiveOp::kAllGather, segment);
 }
 
 }  // namespace hethub

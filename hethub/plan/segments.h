@@ -41,10 +41,11 @@ struct SegmentRange {
 /// What a holder owns of a segment: its range without the padding, tensor by tensor.
 std::vector<SegmentRange> owned_ranges(const Segment& segment, int holder);
 
-/// How the holders of a segment sum its gradients, each range at its owner.
+/// How the holders of a segment sum its gradients, each range at its owner: what training_choices
+/// names for so many ranks and bytes. The order of the additions follows from it.
 CollectiveAlgorithm gradient_algorithm(const Segment& segment);
 
-/// How the owners hand out what they updated.
+/// How the owners hand out what they updated, chosen likewise.
 CollectiveAlgorithm parameter_algorithm(const Segment& segment);
 
 }  // namespace hethub

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "hethub/base/error.h"
-#include "hethub/collective/generators.h"
+#include "hethub/collective/choice.h"
 #include "hethub/plan/rank_plan.h"
 #include "hethub/plan/schedule.h"
 
@@ -156,7 +156,7 @@ class StepWriter {
     if (ranks < 2) return;
     const std::int64_t given = summary_numbers(ranks);
     norm_.push_back(builder_.begin_collective(
-        devices_, root_all_gather(ranks), {given, given * ranks}, DType::kF64, DataPlace::kHost));
+        devices_, host_all_gather(ranks), {given, given * ranks}, DType::kF64, DataPlace::kHost));
   }
 
   struct SegmentCollective {

@@ -15,7 +15,7 @@ enum class SimTaskKind : std::uint8_t { kWork, kSend, kRecv };
 ///     work   takes `seconds`
 ///     send   hands `message` to its channel and goes on; the message arrives once the channel has
 ///            carried what it was handed before, `seconds` later
-///     recv   waits until `message` has arrived
+///     recv   waits until `message` has arrived; its sender may wait for that too
 struct SimTask {
   SimTaskKind kind = SimTaskKind::kWork;
   double seconds = 0;
@@ -25,8 +25,9 @@ struct SimTask {
 };
 
 /// What all ranks do in a step, and how many messages and channels their tasks name. Each message
-/// is sent once and received once; each channel belongs to one sender, so that it serves its
-/// messages in the order of the plan and simulated time never falls when a cost rises.
+/// is sent once and received once (its sender waits for it after the send, if it does); each
+/// channel belongs to one sender, so that it serves its messages in the order of the plan and
+/// simulated time never falls when a cost rises.
 struct SimStep {
   std::vector<std::vector<SimTask>> tasks = {};  ///< by rank
   int messages = 0;

@@ -1,6 +1,8 @@
 #include "hethub/predict/step_builder.h"
 
 #include "hethub/base/error.h"
+#include "hethub/collective/additions.h"
+#include "hethub/collective/interpreter.h"
 
 namespace hethub {
 namespace {
@@ -12,6 +14,10 @@ int take(int& next, const SimCollective::Pair& pair) {
                             .expected = "one send for each receive",
                             .fix = "check the algorithm"});
   return next++;
+}
+
+double bytes_of(const SimCollective& collective, const Slot& slot) {
+  return static_cast<double>(elements_of(slot, collective.chunks) * size_of(collective.dtype));
 }
 
 }  // namespace
@@ -31,11 +37,13 @@ const TransferRates& StepBuilder::rates(int from, int to) {
   return rates_[{from, to}] = costs_.transfer_rates(from, to);
 }
 
-double StepBuilder::accumulate_seconds(int rank, std::int64_t count, DType dtype) {
-  if (count == 0) return 0;
+double StepBuilder::addition_seconds(int rank, const Op& addition) {
+  const auto& sizes = std::get<Accumulate>(addition.body);
+  if (sizes.count == 0) return 0;
   const std::string& kind = costs_.ranks().at(rank).kind;
-  const auto [place, is_new] = accumulate_.try_emplace({kind, {count, dtype}}, 0.0);
-  if (is_new) place->second = costs_.op_cost(kind, {"", dtype, Accumulate{count}}).seconds;
+  const auto [place, is_new] =
+      additions_.try_emplace({kind, addition.dtype, sizes.count, sizes.terms, sizes.stride}, 0.0);
+  if (is_new) place->second = costs_.op_cost(kind, addition).seconds;
   return place->second;
 }
 
@@ -93,23 +101,54 @@ SimCollective StepBuilder::begin_collective(std::vector<int> group, CollectiveAl
 }
 
 void StepBuilder::take_part(SimCollective& collective, int position, int label) {
-  const int rank = collective.group.at(position);
-  const int members = collective.algorithm.world_size();
-  for (const Step& step : collective.algorithm.steps.at(position)) {
-    const Slot& slot = step.kind == StepKind::kRecv ? step.to : step.from;
-    const std::int64_t count = elements_of(slot, collective.chunks);
-    const auto bytes = static_cast<double>(count * size_of(collective.dtype));
-    if (step.kind == StepKind::kSend) {
-      SimCollective::Pair& pair = collective.pairs[position * members + step.peer];
-      post(rank, collective.group[step.peer], bytes,
-           {take(pair.next_sent, pair), label, collective.place});
-    } else if (step.kind == StepKind::kRecv) {
-      SimCollective::Pair& pair = collective.pairs[step.peer * members + position];
-      accept(rank, collective.group[step.peer], bytes,
-             {take(pair.next_received, pair), label, collective.place});
-    } else if (collective.place == DataPlace::kDevice) {
-      work(rank, step.terms * accumulate_seconds(rank, count, collective.dtype), label);
+  const std::vector<Step>& steps = collective.algorithm.steps.at(position);
+  const StepOrder order(steps);
+  const SlotLayout layout(collective.algorithm, collective.chunks, position);
+  std::vector<int> messages(steps.size(), -1);
+  const auto finish = [&](int step) {
+    finish_message(collective, position, steps[step], {messages[step], label, collective.place});
+  };
+  for (int step = 0; step < order.steps(); ++step) {
+    for (const int awaited : order.awaited(step)) {
+      finish(awaited);
     }
+    if (is_message(order.kind(step))) {
+      messages[step] = begin_message(collective, position, steps[step], label);
+    } else if (collective.place == DataPlace::kDevice) {
+      const Op addition = addition_of(collective.algorithm, steps[step], layout, collective.dtype);
+      work(collective.group[position], addition_seconds(collective.group[position], addition),
+           label);
+    }
+  }
+  for (const int awaited : order.awaited(order.steps())) {
+    finish(awaited);
+  }
+}
+
+// Sends what a send sends; the receives of one pair are numbered in the order of their steps.
+int StepBuilder::begin_message(SimCollective& collective, int position, const Step& step,
+                               int label) {
+  const int members = collective.algorithm.world_size();
+  if (step.kind == StepKind::kRecv) {
+    SimCollective::Pair& pair = collective.pairs[step.peer * members + position];
+    return take(pair.next_received, pair);
+  }
+  SimCollective::Pair& pair = collective.pairs[position * members + step.peer];
+  const int message = take(pair.next_sent, pair);
+  post(collective.group[position], collective.group[step.peer], bytes_of(collective, step.from),
+       {message, label, collective.place});
+  return message;
+}
+
+// Waits until a message has arrived or, of a send, has left.
+void StepBuilder::finish_message(const SimCollective& collective, int position, const Step& step,
+                                 Envelope envelope) {
+  const int rank = collective.group[position];
+  if (step.kind == StepKind::kRecv) {
+    accept(rank, collective.group[step.peer], bytes_of(collective, step.to), envelope);
+  } else {
+    step_.tasks.at(rank).push_back(
+        {.kind = SimTaskKind::kRecv, .message = envelope.message, .label = envelope.label});
   }
 }
 

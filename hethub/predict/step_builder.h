@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -77,8 +78,8 @@ class StepBuilder {
                                  DataPlace place = DataPlace::kDevice);
 
   /// What the rank at `position` of the group does in it. Once for each position, in any order.
-  /// A copy of chunks, and each term of a reduce, costs what an Accumulate of them costs on that
-  /// rank's kind. A receive ends before the next step begins.
+  /// Its steps wait for each other as StepOrder says, which the runtime obeys too; a reduce or copy
+  /// costs what addition_of it costs on that rank's kind.
   void take_part(SimCollective& collective, int position, int label = -1);
 
   const SimStep& step() const { return step_; }
@@ -93,14 +94,19 @@ class StepBuilder {
   void post(int rank, int peer, double bytes, Envelope envelope);
   void accept(int rank, int peer, double bytes, Envelope envelope);
   const TransferRates& rates(int from, int to);
-  double accumulate_seconds(int rank, std::int64_t count, DType dtype);
+  int begin_message(SimCollective& collective, int position, const Step& step, int label);
+  void finish_message(const SimCollective& collective, int position, const Step& step,
+                      Envelope envelope);
+  double addition_seconds(int rank, const Op& addition);
 
   const CostModel& costs_;
   SimStep step_;
   std::vector<SimLabel> labels_;
   std::map<std::pair<int, int>, TransferRates> rates_;
   std::map<std::pair<int, int>, int> channels_;
-  std::map<std::pair<std::string, std::pair<std::int64_t, DType>>, double> accumulate_;
+  // By kind, dtype, count, terms and stride.
+  std::map<std::tuple<std::string, DType, std::int64_t, std::int64_t, std::int64_t>, double>
+      additions_;
 };
 
 }  // namespace hethub

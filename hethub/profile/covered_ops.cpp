@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "hethub/base/error.h"
+#include "hethub/collective/additions.h"
 
 namespace hethub {
 namespace {
@@ -32,10 +33,10 @@ Pipeline replica_of(int rank, int micro_batch_size, int layers) {
 
 void add_collective(const CollectiveAlgorithm& algorithm, const Segment& segment, int holder,
                     std::vector<Op>& ops) {
+  const SlotLayout layout(algorithm, segment.owned, holder);
   for (const Step& step : algorithm.steps.at(holder)) {
-    if (step.kind == StepKind::kSend || step.kind == StepKind::kRecv) continue;
-    const std::int64_t count = elements_of(step.from, segment.owned);
-    if (count > 0) ops.push_back({"", DType::kF32, Accumulate{count}});
+    if (is_message(step.kind) || layout.elements(step.to) == 0) continue;
+    ops.push_back(addition_of(algorithm, step, layout, DType::kF32));
   }
 }
 

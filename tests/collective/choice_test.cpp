@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "hethub/base/error.h"
+#include "hethub/collective/additions.h"
+#include "hethub/collective/generators.h"
 
 namespace hethub {
 namespace {
@@ -82,6 +84,34 @@ TEST(Choice, a_wrong_table_is_refused_by_the_name_of_what_is_wrong) {
   expect_refused(R"({"format": "hethub-choices/1", "rules": [
       {"op": "reduce", "algorithm": "tree", "most_byte": 5}]})",
                  "most_bytes");
+}
+
+TEST(Choice, training_adds_around_a_ring_whatever_the_size_and_the_group) {
+  for (const int ranks : {1, 2, 3, 8, 96}) {
+    for (const std::int64_t bytes : {std::int64_t{4}, std::int64_t{1} << 30}) {
+      for (const CollectiveOp op : {CollectiveOp::kReduceScatter, CollectiveOp::kAllGather}) {
+        EXPECT_EQ(choose(training_choices(), {.op = op, .world_size = ranks, .bytes = bytes}),
+                  "ring");
+      }
+    }
+  }
+}
+
+TEST(Additions, a_reduce_is_the_op_that_its_slots_say_and_a_mean_divides_once) {
+  const CollectiveAlgorithm pairwise = pairwise_reduce_scatter(4);
+  const ChunkTable table = {7, 5, 0, 9};
+  const SlotLayout layout(pairwise, table, 0);
+  const Step& reduce = pairwise.steps[0].back();
+  const Op sum = addition_of(pairwise, reduce, layout, DType::kBf16);
+  EXPECT_EQ(std::get<Accumulate>(sum.body), (Accumulate{.count = 7, .terms = 3, .stride = 9}));
+  const Op mean = addition_of(pairwise, reduce, layout, DType::kF32, Reduction::kAvg);
+  EXPECT_EQ(std::get<Accumulate>(mean.body).divisor, 4);
+  EXPECT_EQ(std::get<Accumulate>(mean.body).reduction, Reduction::kSum);
+  Step partial = reduce;
+  partial.completes = false;
+  const Op part = addition_of(pairwise, partial, layout, DType::kF32, Reduction::kAvg);
+  EXPECT_EQ(std::get<Accumulate>(part.body).divisor, 1);
+  EXPECT_THROW(addition_of(pairwise, pairwise.steps[0].front(), layout, DType::kF32), Error);
 }
 
 }  // namespace

@@ -114,6 +114,22 @@ TEST(StepBuilder, a_ring_all_reduce_takes_two_n_minus_one_rounds_of_an_nth) {
   }
 }
 
+TEST(StepBuilder, messages_that_nothing_waits_for_travel_beside_each_other) {
+  const LinkRate rate{3e-6, 1e9};
+  for (int ranks = 2; ranks <= 6; ++ranks) {
+    const CostModel costs = homogeneous(ranks, rate);
+    StepBuilder builder(costs);
+    std::vector<int> group;
+    for (int rank = 0; rank < ranks; ++rank) {
+      group.push_back(rank);
+    }
+    const ChunkTable table(ranks, 5000);
+    run_all(builder,
+            builder.begin_collective(group, pairwise_all_gather(ranks), table, DType::kF32));
+    EXPECT_NEAR(simulate(builder.step()).step_seconds, rate.seconds(4.0 * 5000), 1e-12);
+  }
+}
+
 TEST(StepBuilder, a_link_s_speed_never_makes_a_collective_slower) {
   double before = 1e9;
   for (double speed = 1e6; speed < 1e12; speed *= 3) {
