@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/predict_validate.h"
 #include "cli/train_setup.h"
 #include "cli/verb.h"
 #include "hethub/base/error.h"
@@ -26,7 +27,7 @@ struct PredictArguments {
   std::string cluster = {};
   std::string costs = {};
   std::string trace = {};
-  std::string validate = {};
+  ValidateArguments validate = {};
 };
 
 Json json_of(const RankPrediction& rank) {
@@ -108,13 +109,7 @@ UpperBound bound_of(const Plan& plan, const ModelConfig& model, const CostModel&
 }
 
 int run_predict(const PredictArguments& arguments, bool json) {
-  if (!arguments.validate.empty()) {
-    throw Error(ErrorCode::kUnsupported, {.what = "--validate",
-                                          .found = arguments.validate,
-                                          .expected = "a plan to predict",
-                                          .fix = "use --plan: this version cannot compare "
-                                                 "predictions with published runs yet"});
-  }
+  if (!arguments.validate.files.empty()) return run_validate(arguments.validate, json);
   if (arguments.plan.empty() || arguments.cluster.empty()) {
     throw Error(ErrorCode::kUsage, {.what = "predict",
                                     .found = "no --plan or no --cluster",
@@ -145,10 +140,20 @@ void add_predict(CLI::App& app, VerbCall& call) {
   command.add_option("--costs", arguments->costs, "measured costs; without: the data sheets");
   command.add_option("--model", arguments->model, "config.json; without: the one the plan names");
   command.add_option("--trace", arguments->trace, "write the simulated step for Perfetto");
-  command.add_option("--validate", arguments->validate, "published runs (not in this version)");
+  ValidateArguments& validate = arguments->validate;
+  command.add_option(
+      "--validate", validate.files,
+      "published runs: prints them beside their predictions, errors for each source");
+  command.add_flag("--calibrate", validate.calibrate,
+                   "fit the efficiency classes to the runs first");
+  command.add_flag("--held-out", validate.held_out,
+                   "fit to two thirds of the runs, by whole families, and report the others");
+  command.add_option("--leave-one-out", validate.leave_out,
+                     "fit to all sources but this one, and report it");
+  command.add_option("--rounds", validate.rounds, "of fitting")->check(CLI::Range(1, 100));
   command.footer(
       "Example:\n  hethub predict --plan plan.json --cluster cluster.yaml --costs costs.json "
-      "--trace step.json");
+      "--trace step.json\n  hethub predict --validate runs.json --held-out");
   on_chosen(command, call, "predict", arguments, run_predict);
 }
 

@@ -24,6 +24,18 @@ enum class RouteKind : std::uint8_t { kVendor, kDirect, kHostStaged };
 /// The route as files spell it: "vendor", "direct" or "host-staged".
 std::string_view name_of(RouteKind route);
 
+/// How near a kind's ops come to its data sheet: what an analytic cost is made of. The defaults are
+/// the data sheet itself, a bound that no device reaches.
+struct RoofFractions {
+  double products = 1;   ///< of the peak, that large matrix products reach
+  double half_size = 0;  ///< a product with one dimension of so many elements reaches half of that
+  double attention = 1;  ///< of the peak, by attention whose scores stay on chip
+  double memory = 1;     ///< of the memory's rate, by ops that only read and write
+  double launch_s = 0;   ///< the least time of an op: what it takes to be launched
+
+  friend bool operator==(const RoofFractions&, const RoofFractions&) = default;
+};
+
 /// A model of accelerator, from its data sheet.
 struct Kind {
   std::string name = {};                                ///< what plans call it, e.g. "a100"
@@ -33,6 +45,7 @@ struct Kind {
   double memory_bytes_per_s = 0;                        ///< 0: not known
   int cores_per_rank = 0;   ///< host cores a rank computes with; 0: it computes on its device
   LinkRate host_copy = {};  ///< between device and host; bytes_per_s 0: the host reads it directly
+  RoofFractions efficiency = {};
 
   friend bool operator==(const Kind&, const Kind&) = default;
 };

@@ -5,6 +5,7 @@
 
 #include "hethub/base/dtype.h"
 #include "hethub/base/error.h"
+#include "hethub/cost/analytic.h"
 
 namespace hethub {
 namespace {
@@ -147,9 +148,7 @@ OpCost CostModel::roofline(std::string_view kind, const Op& op) const {
   }
   const KindCosts* measured = costs_of(kind);
   const double launch = measured == nullptr ? 0 : measured->launch_seconds;
-  return {
-      .seconds = launch + std::max(facts.flops / peak, facts.bytes() / sheet.memory_bytes_per_s),
-      .source = CostSource::kRoofline};
+  return {.seconds = launch + analytic_seconds(sheet, peak, op), .source = CostSource::kRoofline};
 }
 
 double CostModel::action_seconds(std::string_view kind) const {

@@ -1,0 +1,132 @@
+#include "hethub/cluster/sheets.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "hethub/base/error.h"
+
+namespace hethub {
+namespace {
+
+constexpr std::string_view kFormat = "hethub-accelerators/1";
+
+[[noreturn]] void refuse(std::string what, std::string found, std::string expected) {
+  throw Error(ErrorCode::kInvalidConfig, {.what = std::move(what),
+                                          .found = std::move(found),
+                                          .expected = std::move(expected),
+                                          .fix = "correct the file of data sheets"});
+}
+
+double within(const Json& object, const std::string& where, std::string_view key, double most) {
+  const double value = get<double>(object, where, key);
+  if (!(value > 0) || value > most)
+    refuse(text(where, ": ", key), text(value), text("0 to ", most));
+  return value;
+}
+
+EfficiencyClass parse_class(const Json& object, const std::string& where) {
+  check_keys(object, where,
+             {"products", "half_size", "attention", "memory", "launch_us", "link", "network",
+              "provenance"});
+  return {.ops = {.products = within(object, where, "products", 1),
+                  .half_size = within(object, where, "half_size", 1e6),
+                  .attention = within(object, where, "attention", 1),
+                  .memory = within(object, where, "memory", 1),
+                  .launch_s = within(object, where, "launch_us", 1e6) / 1e6},
+          .link = within(object, where, "link", 1),
+          .network = within(object, where, "network", 1),
+          .provenance = get<std::string>(object, where, "provenance")};
+}
+
+Software parse_software(const Json& object, const std::string& where) {
+  check_keys(object, where, {"attention", "overlaps", "gradient_bytes"});
+  const auto attention = get<std::string>(object, where, "attention");
+  if (attention != "stored" && attention != "on_chip") {
+    refuse(where + ": attention", attention, "stored or on_chip");
+  }
+  return {.stores_scores = attention == "stored",
+          .overlaps = get<bool>(object, where, "overlaps"),
+          .gradient_bytes = static_cast<int>(within(object, where, "gradient_bytes", 8))};
+}
+
+DataSheet parse_sheet(const Json& object, const std::string& where) {
+  check_keys(object, where,
+             {"name", "vendor", "efficiency", "memory_gb", "peak_tflops", "memory_gb_per_s",
+              "link_gb_per_s", "devices_per_node", "network_gb_per_s_per_node", "watts",
+              "usd_per_hour", "source", "confidence", "notes"});
+  DataSheet sheet{
+      .kind = {.name = get<std::string>(object, where, "name"),
+               .memory_bytes = std::llround(within(object, where, "memory_gb", 1e6) * 1e9),
+               .memory_bytes_per_s = within(object, where, "memory_gb_per_s", 1e6) * 1e9},
+      .efficiency_class = get<std::string>(object, where, "efficiency"),
+      .link_bytes_per_s = get_or<double>(object, where, "link_gb_per_s", 0) * 1e9,
+      .devices_per_node = get_or<int>(object, where, "devices_per_node", 0),
+      .network_bytes_per_s_of_node =
+          get_or<double>(object, where, "network_gb_per_s_per_node", 0) * 1e9,
+      .watts = get_or<double>(object, where, "watts", 0),
+      .source = get<std::string>(object, where, "source")};
+  if (!object.contains("peak_tflops") || !object["peak_tflops"].is_object()) {
+    refuse(where + ": peak_tflops", "none", "an object of rates by dtype");
+  }
+  for (const auto& [dtype, rate] : object["peak_tflops"].items()) {
+    sheet.kind.peak_flops_per_s[dtype] =
+        within(object["peak_tflops"], where + ": peak_tflops", dtype, 1e6) * 1e12;
+  }
+  return sheet;
+}
+
+const Json& object_of(const Json& file, const std::string& name, const char* key) {
+  if (!file.contains(key) || !file[key].is_object())
+    refuse(text(name, ": ", key), "none", "an object");
+  return file[key];
+}
+
+}  // namespace
+
+const DataSheet* Sheets::find(std::string_view name) const {
+  const auto found = std::find_if(sheets.begin(), sheets.end(),
+                                  [&](const DataSheet& sheet) { return sheet.kind.name == name; });
+  return found == sheets.end() ? nullptr : &*found;
+}
+
+void Sheets::apply_classes() {
+  for (DataSheet& sheet : sheets) {
+    const auto found = classes.find(sheet.efficiency_class);
+    if (found == classes.end()) {
+      refuse(text("data sheet ", sheet.kind.name, ": efficiency"), sheet.efficiency_class,
+             "a class of the file");
+    }
+    sheet.kind.efficiency = found->second.ops;
+  }
+}
+
+Sheets parse_sheets(const Json& file, const std::string& name) {
+  if (!file.is_object()) refuse(name, file.type_name(), "an object");
+  check_keys(file, name, {"format", "efficiency", "software", "kinds"});
+  if (get<std::string>(file, name, "format") != kFormat) {
+    refuse(name + ": format", get<std::string>(file, name, "format"), std::string(kFormat));
+  }
+  Sheets all;
+  for (const auto& [key, body] : object_of(file, name, "efficiency").items()) {
+    all.classes[key] = parse_class(body, text(name, ": efficiency.", key));
+  }
+  for (const auto& [key, body] : object_of(file, name, "software").items()) {
+    all.software[key] = parse_software(body, text(name, ": software.", key));
+  }
+  if (!file.contains("kinds") || !file["kinds"].is_array())
+    refuse(name + ": kinds", "none", "a list");
+  for (const Json& body : file["kinds"]) {
+    all.sheets.push_back(parse_sheet(body, text(name, ": kinds[", all.sheets.size(), "]")));
+  }
+  all.apply_classes();
+  return all;
+}
+
+Sheets known_sheets() {
+  return parse_sheets(parse_json(std::string(kSheetsFile), "accelerators.json"),
+                      "accelerators.json");
+}
+
+}  // namespace hethub

@@ -1,0 +1,379 @@
+#include "hethub/predict/run_pricer.h"
+
+#include <algorithm>
+
+#include "hethub/base/error.h"
+#include "hethub/cost/analytic.h"
+#include "hethub/model/decoder.h"
+#include "hethub/plan/schedule.h"
+#include "hethub/predict/plan_step.h"
+#include "hethub/program/differentiate.h"
+
+namespace hethub {
+namespace {
+
+// Latencies of a message in a collective. A collective library's own measurements on these links
+// are of this size; runs are too coarse to tell.
+constexpr double kLinkLatency = 3e-6;
+constexpr double kNetworkLatency = 8e-6;
+constexpr double kUnknownLink = 12e9;       // PCIe 3.0 with 16 lanes
+constexpr double kUnknownNetwork = 12.5e9;  // of a node: 100 Gb/s
+
+// The program of a run is built as any; in 16 bits its values and ops on them are half as large.
+Op in_dtype(Op op, DType dtype) {
+  op.dtype = dtype;
+  return op;
+}
+
+void add(std::vector<ModelOps::Counted>& list, Op op) {
+  const auto found = std::find_if(list.begin(), list.end(), [&](const ModelOps::Counted& one) {
+    return same_work(one.op, op);
+  });
+  if (found != list.end()) {
+    ++found->times;
+  } else {
+    list.push_back({std::move(op), 1});
+  }
+}
+
+// Sorts a phase's ops; in a backward phase the head comes first.
+ModelOps::Part sorted(const std::vector<Instruction>& phase, bool forwards, DType dtype) {
+  ModelOps::Part part;
+  bool met_layer = false;
+  for (const Instruction& instruction : phase) {
+    const bool in_layer = instruction.layer >= 0;
+    met_layer = met_layer || in_layer;
+    auto& list = in_layer ? part.layer : met_layer == forwards ? part.after : part.before;
+    add(list, in_dtype(instruction.op, dtype));
+  }
+  return part;
+}
+
+// All that one stage's devices are.
+struct StageDevice {
+  const DataSheet* sheet = nullptr;
+  double link = 0;     // bytes/s that a collective reaches in a node, a device
+  double network = 0;  // and between nodes, all devices of a node together
+};
+
+// Prices one run on one kind.
+class StageCost {
+ public:
+  StageCost(const PublishedRun& run, const Software& software, StageDevice device)
+      : run_(run), software_(software), device_(device), tp_(run.tensor_parallel) {
+    peak_ = product_peak(device.sheet->kind, run.dtype == "bf16" ? DType::kBf16 : DType::kF16);
+  }
+
+  double seconds(const std::vector<ModelOps::Counted>& ops) const {
+    double sum = 0;
+    for (const ModelOps::Counted& one : ops) {
+      sum += one.times * seconds(one.op);
+    }
+    return sum;
+  }
+
+  double phase_seconds(const ModelOps& ops, Phase which, int layers, bool first, bool last) const {
+    const ModelOps::Part& part = ops.phases[static_cast<std::size_t>(which)];
+    return layers * seconds(part.layer) + (first ? seconds(part.before) : 0) +
+           (last ? seconds(part.after) : 0);
+  }
+
+  // A group of every `stride`-th rank shares its node's links with its like.
+  LinkRate group_rate(int ranks, int stride) const {
+    const int of_node = std::max(1, std::min(ranks, run_.devices_per_node / stride));
+    if (ranks <= of_node) return {kLinkLatency, device_.link};
+    const double share = device_.network * of_node / run_.devices_per_node;
+    return {kNetworkLatency, std::min(device_.link, share)};
+  }
+
+  double optimizer_seconds(double elements) const {
+    const auto count = static_cast<std::int64_t>(elements);
+    return analytic({"", DType::kF32, AdamW{.count = count}}) +
+           analytic({"", DType::kF32, SumSquares{count}});
+  }
+
+  double send_bytes() const {
+    const double rows =
+        static_cast<double>(run_.micro_batch_size * run_.sequence_length) / run_.context_parallel;
+    const double whole = 2 * rows * static_cast<double>(run_.model.hidden_size);
+    return run_.sequence_parallel ? whole / tp_ : whole;
+  }
+
+  LinkRate send_rate() const {
+    const int stage = run_.world_size() / run_.pipeline_parallel;
+    if (run_.world_size() <= run_.devices_per_node) return {kLinkLatency, device_.link};
+    if (stage * 2 <= run_.devices_per_node) return {kLinkLatency, device_.link};
+    return {kNetworkLatency, std::min(device_.link, device_.network / run_.devices_per_node)};
+  }
+
+  const Kind& kind() const { return device_.sheet->kind; }
+
+ private:
+  double analytic(const Op& op) const {
+    return analytic_seconds(
+        device_.sheet->kind, peak_, op,
+        software_.stores_scores ? AttentionScores::kStored : AttentionScores::kOnChip);
+  }
+
+  double seconds(const Op& op) const {
+    if (const auto* group = std::get_if<GroupStart>(&op.body)) return group_seconds(*group, op);
+    if (std::holds_alternative<GroupWait>(op.body)) return 0;
+    const double own = analytic(op);
+    if (run_.sequence_parallel && is_whole(op)) return own / tp_;
+    // Each rank has 1/n of the rows, and they see all: n times the pairs of so short a sequence.
+    if (is_attention(op)) return own * run_.context_parallel;
+    return own;
+  }
+
+  double group_seconds(const GroupStart& group, const Op& op) const {
+    const double bytes =
+        static_cast<double>(std::max(group.in_count, group.out_count) * size_of(op.dtype));
+    const int rounds = (group.kind == GroupKind::kAllReduce ? 2 : 1) * (group.ranks - 1);
+    return ring_seconds(rounds, group.ranks, bytes, group_rate(group.ranks, 1));
+  }
+
+  static bool is_attention(const Op& op) {
+    return std::holds_alternative<Attention>(op.body) ||
+           std::holds_alternative<AttentionGrad>(op.body);
+  }
+
+  // Norms and sums of whole rows, which sequence parallel shares out.
+  static bool is_whole(const Op& op) {
+    return std::holds_alternative<RmsNorm>(op.body) || std::holds_alternative<Add>(op.body) ||
+           std::holds_alternative<RmsNormGradInput>(op.body) ||
+           std::holds_alternative<RmsNormGradGain>(op.body);
+  }
+
+  const PublishedRun& run_;
+  const Software& software_;
+  StageDevice device_;
+  int tp_;
+  double peak_ = 0;
+};
+
+StageDevice device_of(const Sheets& sheets, const PublishedRun& run, const std::string& kind) {
+  const DataSheet* sheet = sheets.find(kind);
+  const EfficiencyClass& known = sheets.classes.at(sheet->efficiency_class);
+  const double link = sheet->link_bytes_per_s > 0 ? sheet->link_bytes_per_s : kUnknownLink;
+  const double of_run = run.link_bytes_per_s > 0 ? std::min(run.link_bytes_per_s, link) : link;
+  double network = run.node_bytes_per_s;
+  if (network <= 0) network = sheet->network_bytes_per_s_of_node;
+  if (network <= 0) network = kUnknownNetwork;
+  return {sheet, of_run * known.link, network * known.network};
+}
+
+// A pipeline's step by write_step: one device for each stage, which all its ranks are like.
+class PipelineStep {
+ public:
+  PipelineStep(const PublishedRun& run, const ModelOps& ops, const std::vector<StageCost>& stages)
+      : run_(run), ops_(ops), stages_(stages) {}
+
+  double seconds(const std::vector<double>& after) {
+    Plan plan{.schedule = "1f1b",
+              .pipelines = {{.micro_batch_size = run_.micro_batch_size,
+                             .micro_batches = run_.micro_batches()}}};
+    StepNumbers numbers{.stages = {{}}};
+    for (int stage = 0; stage < run_.pipeline_parallel; ++stage) {
+      plan.pipelines[0].stages.push_back({.kind = stages_[stage].kind().name, .ranks = {stage}});
+      numbers.stages[0].push_back(numbers_of(stage));
+      numbers.check_seconds.push_back(0);
+      numbers.norm_seconds.push_back(0);
+      numbers.update_seconds.push_back(after[stage]);
+    }
+    const CostModel costs(cluster(), {});
+    StepBuilder builder(costs);
+    std::vector<int> devices;
+    for (int stage = 0; stage < run_.pipeline_parallel; ++stage) {
+      devices.push_back(stage);
+    }
+    write_step(builder, plan, {}, numbers, devices, Labels::kNone);
+    return simulate(builder.step(), SimDetail::kEndsOnly).step_seconds;
+  }
+
+  StageNumbers numbers_of(int stage) const {
+    const int layers = run_.stage_layers[stage];
+    const bool first = stage == 0;
+    const bool last = stage + 1 == run_.pipeline_parallel;
+    StageNumbers numbers{.sent_bytes = last ? 0 : stages_[stage].send_bytes()};
+    for (int phase = 0; phase < kPhases; ++phase) {
+      numbers.phase_seconds[phase] =
+          stages_[stage].phase_seconds(ops_, static_cast<Phase>(phase), layers, first, last);
+    }
+    return numbers;
+  }
+
+ private:
+  Cluster cluster() const {
+    Cluster cluster;
+    for (const StageCost& stage : stages_) {
+      const Kind& kind = stage.kind();
+      cluster.nodes.push_back({.name = kind.name, .devices = {{.kind = kind.name, .count = 1}}});
+      const bool known = std::any_of(cluster.kinds.begin(), cluster.kinds.end(),
+                                     [&](const Kind& one) { return one.name == kind.name; });
+      if (!known) cluster.kinds.push_back(kind);
+    }
+    for (const StageCost& a : stages_) {
+      for (const StageCost& b : stages_) {
+        const std::string& first = a.kind().name;
+        const std::string& second = b.kind().name;
+        if (find_link(cluster, first, second, LinkScope::kNetwork) != nullptr) continue;
+        const LinkRate slow =
+            a.send_rate().bytes_per_s < b.send_rate().bytes_per_s ? a.send_rate() : b.send_rate();
+        cluster.links.push_back({first, second, LinkScope::kNetwork, RouteKind::kDirect, slow});
+      }
+    }
+    return cluster;
+  }
+
+  const PublishedRun& run_;
+  const ModelOps& ops_;
+  const std::vector<StageCost>& stages_;
+};
+
+double held_parameters(const PublishedRun& run, const ModelOps& ops, int stage) {
+  const bool ends = stage == 0 || stage + 1 == run.pipeline_parallel;
+  double tables = ends ? ops.table_parameters : 0;
+  if (run.pipeline_parallel == 1 && !run.model.tie_word_embeddings) tables *= 2;
+  return run.stage_layers[stage] * ops.layer_parameters + tables;
+}
+
+// Each layer's parameters come from all ranks when they are needed and go away again; its gradients
+// are summed behind the backward pass. One layer's exchange hides behind another's compute.
+double sharded_step(const PublishedRun& run, const ModelOps& ops, const StageCost& cost,
+                    const Software& software) {
+  const LinkRate rate = cost.group_rate(run.data_parallel, 1);
+  const auto ring = [&](double elements, double size) {
+    return ring_seconds(run.data_parallel - 1, run.data_parallel, elements * size, rate);
+  };
+  const double gather = ring(ops.layer_parameters, 2);
+  const double scatter = ring(ops.layer_parameters, software.gradient_bytes);
+  const double tables = ops.table_parameters * (run.model.tie_word_embeddings ? 1 : 2);
+  double micro_batch = 3 * ring(tables, 2);
+  for (int phase = 0; phase < kPhases; ++phase) {
+    const auto& part = ops.phases[phase];
+    const double exchange = phase == 0 ? gather : phase == 1 ? gather + scatter : 0;
+    micro_batch += cost.seconds(part.before) + cost.seconds(part.after) +
+                   run.model.layers * std::max(cost.seconds(part.layer), exchange);
+  }
+  return run.micro_batches() * micro_batch;
+}
+
+}  // namespace
+
+double ring_seconds(int rounds, int ranks, double bytes, const LinkRate& rate) {
+  if (ranks < 2) return 0;
+  return rounds * rate.seconds(bytes / ranks);
+}
+
+std::string RunPricer::obstacle(const PublishedRun& run) const {
+  for (const auto& kinds : run.stage_kinds) {
+    for (const std::string& kind : kinds) {
+      const DataSheet* sheet = sheets_.find(kind);
+      if (sheet == nullptr) return text("there is no data sheet of ", kind);
+      if (product_peak(sheet->kind, DType::kF16) <= 0)
+        return text("the peak of ", kind, " is not known");
+    }
+  }
+  if (run.virtual_stages > 1) return "interleaved stages are not priced";
+  if (run.zero_stage == 3 &&
+      run.pipeline_parallel * run.tensor_parallel * run.context_parallel > 1) {
+    return "ZeRO 3 beside other parallelism is not priced";
+  }
+  return sheets_.software.contains(run.part) || run.part.empty()
+             ? ""
+             : "what its software does is not known";
+}
+
+const ModelOps& RunPricer::ops_of(const PublishedRun& run) {
+  const ModelConfig& model = run.model;
+  const std::string key =
+      text(model.hidden_size, ' ', model.intermediate_size, ' ', model.heads, ' ', model.kv_heads,
+           ' ', model.vocab_size, ' ', model.tie_word_embeddings, ' ', run.sequence_length, ' ',
+           run.micro_batch_size, ' ', run.tensor_parallel, ' ', run.context_parallel, ' ',
+           static_cast<int>(run.recompute), ' ', run.dtype);
+  const auto found = ops_.find(key);
+  if (found != ops_.end()) return found->second;
+  ModelConfig one = model;
+  one.layers = 1;
+  Program program = build_forward(
+      one, {0, 1, true, true},
+      {.sequences = run.micro_batch_size,
+       .sequence_length = run.sequence_length / run.context_parallel},
+      {.width = run.tensor_parallel,
+       .layout = run.tensor_parallel > 1 ? TensorLayout::kSplit : TensorLayout::kWhole});
+  DifferentiateOptions options;
+  if (run.recompute == Recompute::kFull) options.recompute_layers.insert(0);
+  if (run.recompute == Recompute::kSelective) options.selective_layers.insert(0);
+  differentiate(program, options);
+  const DType dtype = run.dtype == "bf16" ? DType::kBf16 : DType::kF16;
+  ModelOps ops;
+  for (int phase = 0; phase < kPhases; ++phase) {
+    ops.phases[phase] = sorted(program.phase(static_cast<Phase>(phase)), phase == 0, dtype);
+  }
+  for (const int value : program.values_of(ValueRole::kParameter)) {
+    const bool in_layer = program.values[value].name.find(".layers.") != std::string::npos;
+    const auto elements = static_cast<double>(program.values[value].spec.elements());
+    if (in_layer) ops.layer_parameters += elements;
+    if (program.values[value].name == "model.embed_tokens.weight") ops.table_parameters = elements;
+  }
+  return ops_[key] = std::move(ops);
+}
+
+RunPrediction RunPricer::price(const PublishedRun& run) {
+  if (const std::string why = obstacle(run); !why.empty()) {
+    throw Error(ErrorCode::kUnsupported, {.what = "run " + run.id,
+                                          .found = why,
+                                          .expected = "a run that can be priced",
+                                          .fix = "leave it out"});
+  }
+  const Software software = run.part.empty() ? Software{} : sheets_.software.at(run.part);
+  const ModelOps& ops = ops_of(run);
+  std::vector<StageCost> stages;
+  for (int stage = 0; stage < run.pipeline_parallel; ++stage) {
+    std::vector<StageCost> candidates;
+    for (const std::string& kind : run.stage_kinds[stage]) {
+      candidates.emplace_back(run, software, device_of(sheets_, run, kind));
+    }
+    stages.push_back(*std::max_element(
+        candidates.begin(), candidates.end(), [&](const StageCost& a, const StageCost& b) {
+          return a.phase_seconds(ops, Phase::kForward, 1, false, false) <
+                 b.phase_seconds(ops, Phase::kForward, 1, false, false);
+        }));
+  }
+  RunPrediction predicted;
+  const int replicas = run.data_parallel * run.context_parallel;
+  if (run.zero_stage == 3) {
+    predicted.pipeline_s = sharded_step(run, ops, stages[0], software);
+    predicted.optimizer_s =
+        stages[0].optimizer_seconds(held_parameters(run, ops, 0) / run.data_parallel);
+    predicted.step_s = predicted.pipeline_s + predicted.optimizer_s;
+    return predicted;
+  }
+  std::vector<double> after;
+  PipelineStep step(run, ops, stages);
+  for (int stage = 0; stage < run.pipeline_parallel; ++stage) {
+    const double held = held_parameters(run, ops, stage);
+    const LinkRate rate = stages[stage].group_rate(replicas, run.tensor_parallel);
+    const double second_bytes = run.zero_stage > 0 ? 2 : software.gradient_bytes;
+    double exchange = ring_seconds(replicas - 1, replicas, held * software.gradient_bytes, rate) +
+                      ring_seconds(replicas - 1, replicas, held * second_bytes, rate);
+    if (software.overlaps) {
+      const StageNumbers numbers = step.numbers_of(stage);
+      double beside = 0;
+      for (const double seconds : numbers.phase_seconds) {
+        beside += seconds;
+      }
+      exchange = std::max(exchange - beside, exchange / std::max(1, run.stage_layers[stage]));
+    }
+    const double optimizer =
+        stages[stage].optimizer_seconds(run.zero_stage > 0 ? held / replicas : held);
+    predicted.exposed_s = std::max(predicted.exposed_s, exchange);
+    predicted.optimizer_s = std::max(predicted.optimizer_s, optimizer);
+    after.push_back(exchange + optimizer);
+  }
+  predicted.step_s = step.seconds(after);
+  predicted.pipeline_s = predicted.step_s - *std::max_element(after.begin(), after.end());
+  return predicted;
+}
+
+}  // namespace hethub

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "hethub/cluster/sheets.h"
+#include "hethub/op/op.h"
+#include "hethub/predict/published_run.h"
+#include "hethub/program/program.h"
+
+namespace hethub {
+
+/// Seconds of `rounds` rounds of a ring over alike ranks, each of which sends 1/ranks of `bytes` a
+/// round: p - 1 rounds for a reduce-scatter or an all-gather, 2(p - 1) for an all-reduce. Equal to
+/// the simulation of ring_reduce_scatter, ring_all_gather and ring_all_reduce where chunks are
+/// even, links alike and additions free.
+double ring_seconds(int rounds, int ranks, double bytes, const LinkRate& rate);
+
+/// The ops of one rank of a model, by phase and place: what its programs consist of.
+struct ModelOps {
+  struct Counted {
+    Op op = {};
+    int times = 1;
+  };
+  struct Part {
+    std::vector<Counted> before = {};  ///< of the embedding
+    std::vector<Counted> layer = {};   ///< of one layer
+    std::vector<Counted> after = {};   ///< of head and loss
+  };
+  std::array<Part, kPhases> phases = {};
+  double layer_parameters = 0;  ///< elements that one rank holds
+  double table_parameters = 0;  ///< of the embedding; of the head too, where it is another
+};
+
+/// Where a run's step goes, in seconds of its slowest rank.
+struct RunPrediction {
+  double step_s = 0;
+  double pipeline_s = 0;  ///< all micro-batches, waiting for other stages included
+  double exposed_s = 0;   ///< gradients and parameters exchanged with nothing beside it
+  double optimizer_s = 0;
+};
+
+/// Predicts published runs from data sheets: the programs are build_forward's and differentiate's,
+/// the schedule plan/schedule's, the simulation write_step's. Keeps what it has built. "Predict
+/// only": it prices parallelism that training does not have yet. One thread at a time.
+class RunPricer {
+ public:
+  /// Keeps a reference.
+  explicit RunPricer(const Sheets& sheets) : sheets_(sheets) {}
+
+  /// Why a run cannot be priced; empty if it can.
+  std::string obstacle(const PublishedRun& run) const;
+
+  /// Throws kUnsupported if there is an obstacle.
+  RunPrediction price(const PublishedRun& run);
+
+ private:
+  const ModelOps& ops_of(const PublishedRun& run);
+
+  const Sheets& sheets_;
+  std::map<std::string, ModelOps> ops_ = {};
+};
+
+}  // namespace hethub
