@@ -28,7 +28,7 @@ std::string_view name_of(RouteKind route);
 /// the data sheet itself, a bound that no device reaches.
 struct RoofFractions {
   double products = 1;   ///< of the peak, that large matrix products reach
-  double half_size = 0;  ///< a product with one dimension of so many elements reaches half of that
+  double half_size = 0;  ///< a product whose sum has so many terms reaches half of that
   double attention = 1;  ///< of the peak, by attention whose scores stay on chip
   double memory = 1;     ///< of the memory's rate, by ops that only read and write
   double launch_s = 0;   ///< the least time of an op: what it takes to be launched
@@ -45,6 +45,7 @@ struct Kind {
   double memory_bytes_per_s = 0;                        ///< 0: not known
   int cores_per_rank = 0;   ///< host cores a rank computes with; 0: it computes on its device
   LinkRate host_copy = {};  ///< between device and host; bytes_per_s 0: the host reads it directly
+  int processors = 0;       ///< that share a product's tiles out (SMs, CUs); 0: not known
   RoofFractions efficiency = {};
 
   friend bool operator==(const Kind&, const Kind&) = default;

@@ -55,11 +55,12 @@ DataSheet parse_sheet(const Json& object, const std::string& where) {
   check_keys(object, where,
              {"name", "vendor", "efficiency", "memory_gb", "peak_tflops", "memory_gb_per_s",
               "link_gb_per_s", "devices_per_node", "network_gb_per_s_per_node", "watts",
-              "usd_per_hour", "source", "confidence", "notes"});
+              "processors", "usd_per_hour", "source", "confidence", "notes"});
   DataSheet sheet{
       .kind = {.name = get<std::string>(object, where, "name"),
                .memory_bytes = std::llround(within(object, where, "memory_gb", 1e6) * 1e9),
-               .memory_bytes_per_s = within(object, where, "memory_gb_per_s", 1e6) * 1e9},
+               .memory_bytes_per_s = within(object, where, "memory_gb_per_s", 1e6) * 1e9,
+               .processors = get_or<int>(object, where, "processors", 0)},
       .efficiency_class = get<std::string>(object, where, "efficiency"),
       .link_bytes_per_s = get_or<double>(object, where, "link_gb_per_s", 0) * 1e9,
       .devices_per_node = get_or<int>(object, where, "devices_per_node", 0),

@@ -41,6 +41,7 @@ struct PublishedRun {
   double link_bytes_per_s = 0;  ///< of a device in its node; 0: the data sheet's
   double measured_s = 0;        ///< of a step
   bool mixed = false;           ///< of several kinds
+  bool impaired = false;        ///< its source says that the machine was at fault: never fitted to
 
   int world_size() const {
     return tensor_parallel * pipeline_parallel * data_parallel * context_parallel;

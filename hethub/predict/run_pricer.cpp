@@ -20,6 +20,11 @@ constexpr double kUnknownLink = 12e9;       // PCIe 3.0 with 16 lanes
 constexpr double kUnknownNetwork = 12.5e9;  // of a node: 100 Gb/s
 
 // The program of a run is built as any; in 16 bits its values and ops on them are half as large.
+DType dtype_of(const PublishedRun& run) {
+  if (run.dtype == "f32") return DType::kF32;
+  return run.dtype == "bf16" ? DType::kBf16 : DType::kF16;
+}
+
 Op in_dtype(Op op, DType dtype) {
   op.dtype = dtype;
   return op;
@@ -61,7 +66,7 @@ class StageCost {
  public:
   StageCost(const PublishedRun& run, const Software& software, StageDevice device)
       : run_(run), software_(software), device_(device), tp_(run.tensor_parallel) {
-    peak_ = product_peak(device.sheet->kind, run.dtype == "bf16" ? DType::kBf16 : DType::kF16);
+    peak_ = product_peak(device.sheet->kind, dtype_of(run));
   }
 
   double seconds(const std::vector<ModelOps::Counted>& ops) const {
@@ -95,8 +100,9 @@ class StageCost {
   double send_bytes() const {
     const double rows =
         static_cast<double>(run_.micro_batch_size * run_.sequence_length) / run_.context_parallel;
-    const double whole = 2 * rows * static_cast<double>(run_.model.hidden_size);
-    return run_.sequence_parallel ? whole / tp_ : whole;
+    const double whole = static_cast<double>(size_of(dtype_of(run_))) * rows *
+                         static_cast<double>(run_.model.hidden_size);
+    return whole / tp_;  // each rank of a group sends its part
   }
 
   LinkRate send_rate() const {
@@ -129,7 +135,8 @@ class StageCost {
     const double bytes =
         static_cast<double>(std::max(group.in_count, group.out_count) * size_of(op.dtype));
     const int rounds = (group.kind == GroupKind::kAllReduce ? 2 : 1) * (group.ranks - 1);
-    return ring_seconds(rounds, group.ranks, bytes, group_rate(group.ranks, 1));
+    return std::max(kind().efficiency.launch_s,
+                    ring_seconds(rounds, group.ranks, bytes, group_rate(group.ranks, 1)));
   }
 
   static bool is_attention(const Op& op) {
@@ -270,7 +277,7 @@ std::string RunPricer::obstacle(const PublishedRun& run) const {
     for (const std::string& kind : kinds) {
       const DataSheet* sheet = sheets_.find(kind);
       if (sheet == nullptr) return text("there is no data sheet of ", kind);
-      if (product_peak(sheet->kind, DType::kF16) <= 0)
+      if (product_peak(sheet->kind, dtype_of(run)) <= 0)
         return text("the peak of ", kind, " is not known");
     }
   }
@@ -305,7 +312,7 @@ const ModelOps& RunPricer::ops_of(const PublishedRun& run) {
   if (run.recompute == Recompute::kFull) options.recompute_layers.insert(0);
   if (run.recompute == Recompute::kSelective) options.selective_layers.insert(0);
   differentiate(program, options);
-  const DType dtype = run.dtype == "bf16" ? DType::kBf16 : DType::kF16;
+  const DType dtype = dtype_of(run);
   ModelOps ops;
   for (int phase = 0; phase < kPhases; ++phase) {
     ops.phases[phase] = sorted(program.phase(static_cast<Phase>(phase)), phase == 0, dtype);

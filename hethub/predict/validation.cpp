@@ -98,6 +98,9 @@ Validation validate_runs(const PublishedRuns& runs, RunPricer& pricer) {
   std::map<std::string, std::vector<const ValidatedRun*>> parts;
   for (const ValidatedRun& row : validation.rows) {
     parts[row.run.part].push_back(&row);
+    if (row.run.part == "bigscience_a100" && !row.run.impaired) {
+      parts["bigscience_a100 from 02-25"].push_back(&row);
+    }
     if (row.run.mixed) parts[row.run.part + " mixed"].push_back(&row);
   }
   for (const auto& [part, rows] : parts) {

@@ -1,0 +1,184 @@
+#include "hethub/predict/run_pricer.h"
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "hethub/base/error.h"
+#include "hethub/collective/generators.h"
+#include "hethub/predict/calibration.h"
+#include "hethub/predict/step_builder.h"
+#include "hethub/predict/validation.h"
+
+namespace hethub {
+namespace {
+
+PublishedRuns published() {
+  const std::filesystem::path folder = std::filesystem::path(HETHUB_TEST_DATA) / "published";
+  PublishedRuns all = parse_published_runs(read_document(folder / "runs.json"), "runs.json");
+  const Json single = read_document(folder / "runs_vtrain_single.json");
+  PublishedRuns one = parse_published_runs(single, "runs_vtrain_single.json");
+  for (std::size_t row = 0; row < one.runs.size(); row += 9) {
+    all.runs.push_back(one.runs[row]);
+  }
+  return all;
+}
+
+PublishedRun run_named(const PublishedRuns& runs, const std::string& id) {
+  for (const PublishedRun& run : runs.runs) {
+    if (run.id == id) return run;
+  }
+  ADD_FAILURE() << "no run " << id;
+  return {};
+}
+
+// `ranks` devices whose additions cost nothing worth naming.
+CostModel alike(int ranks, LinkRate rate) {
+  return {{.kinds = {{.name = "k",
+                      .memory_bytes = 1 << 20,
+                      .peak_flops_per_s = {{"f32", 1e18}},
+                      .memory_bytes_per_s = 1e24}},
+           .nodes = {{.name = "n", .devices = {{"k", ranks}}}},
+           .links = {{"k", "k", LinkScope::kNode, RouteKind::kDirect, rate}}},
+          {}};
+}
+
+TEST(RingSeconds, equals_the_simulation_of_the_algorithms_that_run) {
+  const LinkRate rate{3e-6, 1e9};
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    const std::int64_t count = 5040 * 100;  // a multiple of every size
+    for (const CollectiveAlgorithm& ring :
+         {ring_reduce_scatter(ranks), ring_all_gather(ranks), ring_all_reduce(ranks)}) {
+      const CostModel costs = alike(ranks, rate);
+      StepBuilder builder(costs);
+      std::vector<int> group;
+      for (int rank = 0; rank < ranks; ++rank) {
+        group.push_back(rank);
+      }
+      SimCollective call =
+          builder.begin_collective(group, ring, even_chunks(count, ranks), DType::kF32);
+      for (int rank = 0; rank < ranks; ++rank) {
+        builder.take_part(call, rank);
+      }
+      const int rounds = (ring.name == "ring_all_reduce" ? 2 : 1) * (ranks - 1);
+      const double expected = ring_seconds(rounds, ranks, 4.0 * count, rate);
+      EXPECT_NEAR(simulate(builder.step()).step_seconds, expected, 1e-9 + 1e-6 * expected)
+          << ring.name << ' ' << ranks;
+    }
+  }
+}
+
+TEST(PublishedRuns, rows_that_do_not_say_enough_are_listed_with_the_reason) {
+  const Json rows = parse_json(R"([
+      {"id": "a", "part": "p", "complete": false},
+      {"id": "b", "part": "p", "complete": true, "inconsistent": true, "ep": null},
+      {"id": "c", "part": "p", "complete": true, "inconsistent": false, "ep": null, "model": {}},
+      7])",
+                               "runs.json");
+  const PublishedRuns runs = parse_published_runs(rows, "runs.json");
+  EXPECT_TRUE(runs.runs.empty());
+  ASSERT_EQ(runs.unpriced.size(), 4U);
+  EXPECT_EQ(runs.unpriced[1].why, "it contradicts itself");
+  EXPECT_EQ(runs.unpriced[2].why, "it does not state seq_len");
+  EXPECT_THROW(parse_published_runs(parse_json("{}", "x.json"), "x.json"), Error);
+}
+
+TEST(PublishedRuns, parameters_are_those_of_the_published_model) {
+  const Sheets sheets = known_sheets();
+  const PublishedRuns runs = published();
+  const PublishedRun run = run_named(runs, "seqsel-t5-22B-full");
+  EXPECT_EQ(run.stage_layers, std::vector<int>{48});
+  EXPECT_EQ(run.micro_batches(), 1);
+  // 12 l h² + V h, less positions and biases.
+  const double formula = 12.0 * 48 * 6144 * 6144 + 51200.0 * 6144;
+  EXPECT_NEAR(static_cast<double>(parameter_count(run.model)), formula, 0.002 * formula);
+}
+
+TEST(RunPricer, faster_hardware_never_makes_a_step_slower) {
+  const PublishedRuns runs = published();
+  const Sheets sheets = known_sheets();
+  for (const char* id :
+       {"seqsel-t5-22B-full", "dgxc-llama3.1-8b-bf16-8", "amp-het_cluster-tp1dp4pp4-mbs1",
+        "mpt-70b-s2048-h100_80gb-512-mb8-gb4096-amp_bf16"}) {
+    const PublishedRun run = run_named(runs, id);
+    const double before = RunPricer(sheets).price(run).step_s;
+    EXPECT_GT(before, 0);
+    for (int which = 0; which < 4; ++which) {
+      Sheets faster = sheets;
+      for (DataSheet& sheet : faster.sheets) {
+        if (which == 0) sheet.kind.memory_bytes_per_s *= 1.7;
+        if (which == 2) sheet.link_bytes_per_s *= 1.7;
+        if (which == 3) sheet.network_bytes_per_s_of_node *= 1.7;
+        for (auto& [dtype, peak] : sheet.kind.peak_flops_per_s) {
+          if (which == 1) peak *= 1.7;
+        }
+      }
+      EXPECT_LE(RunPricer(faster).price(run).step_s, before * (1 + 1e-12)) << id << ' ' << which;
+    }
+  }
+}
+
+TEST(RunPricer, what_cannot_be_priced_is_refused_with_the_reason) {
+  const Sheets sheets = known_sheets();
+  PublishedRun run = run_named(published(), "seqsel-t5-22B-full");
+  run.stage_kinds[0] = {"abacus"};
+  RunPricer pricer(sheets);
+  EXPECT_EQ(pricer.obstacle(run), "there is no data sheet of abacus");
+  EXPECT_THROW(pricer.price(run), Error);
+}
+
+TEST(Validation, errors_are_summed_up_as_their_definitions_say) {
+  std::vector<ValidatedRun> rows(4);
+  const double predicted[] = {1.1, 1.8, 3.3, 4};
+  for (int row = 0; row < 4; ++row) {
+    rows[row].run.measured_s = row + 1;
+    rows[row].predicted.step_s = predicted[row];
+  }
+  const ErrorSummary summary = summary_of({&rows[0], &rows[1], &rows[2], &rows[3]});
+  EXPECT_EQ(summary.rows, 4);
+  EXPECT_NEAR(summary.mean_abs_error, 0.075, 1e-12);
+  EXPECT_NEAR(summary.median_abs_error, 0.1, 1e-12);
+  EXPECT_NEAR(summary.max_abs_error, 0.1, 1e-12);
+  EXPECT_NEAR(summary.mean_error, 0.025, 1e-12);
+  EXPECT_NEAR(summary.rank_correlation, 1, 1e-12);
+}
+
+// Upper limits, a little above what docs/predictor.md reports.
+TEST(Validation, published_runs_stay_as_near_as_the_page_says) {
+  const Sheets sheets = known_sheets();
+  RunPricer pricer(sheets);
+  const Validation validation = validate_runs(published(), pricer);
+  const std::map<std::string, double> limits = {
+      {"seqsel_t5", 0.08},  {"vtrain_multi", 0.13}, {"vtrain_single", 0.11},
+      {"llmfoundry", 0.15}, {"flagperf", 0.13},     {"bigscience_a100 from 02-25", 0.08},
+      {"amp mixed", 0.15},  {"sailor mixed", 0.15}};
+  for (const auto& [part, limit] : limits) {
+    ASSERT_TRUE(validation.summary.contains(part)) << part;
+    EXPECT_LT(validation.summary.at(part).mean_abs_error, limit) << part;
+  }
+  EXPECT_LT(validation.choice.mean_ratio, 1.05);
+  EXPECT_GT(validation.rows.size(), 350U);
+}
+
+TEST(Calibration, finds_back_a_constant_that_was_changed) {
+  PublishedRuns few;
+  for (const PublishedRun& run : published().runs) {
+    if (run.part == "vtrain_multi" && few.runs.size() < 12) few.runs.push_back(run);
+  }
+  const Sheets sheets = known_sheets();
+  RunPricer pricer(sheets);
+  for (PublishedRun& run : few.runs) {
+    run.measured_s = pricer.price(run).step_s;
+  }
+  Sheets wrong = sheets;
+  wrong.classes.at("ampere").ops.products *= 0.8;
+  wrong.apply_classes();
+  const Calibration found = calibrate(wrong, few);
+  EXPECT_GT(found.error_before, 0.1);
+  EXPECT_LT(found.error_after, 0.1 * found.error_before);
+  EXPECT_EQ(found.rows, 12);
+}
+
+}  // namespace
+}  // namespace hethub
