@@ -27,11 +27,12 @@ std::string_view name_of(RouteKind route);
 /// How near a kind's ops come to its data sheet: what an analytic cost is made of. The defaults are
 /// the data sheet itself, a bound that no device reaches.
 struct RoofFractions {
-  double products = 1;   ///< of the peak, that large matrix products reach
-  double half_size = 0;  ///< a product whose sum has so many terms reaches half of that
-  double attention = 1;  ///< of the peak, by attention whose scores stay on chip
-  double memory = 1;     ///< of the memory's rate, by ops that only read and write
-  double launch_s = 0;   ///< the least time of an op: what it takes to be launched
+  double products = 1;            ///< of the peak, that large matrix products reach
+  double half_size = 0;           ///< a product whose sum has so many terms reaches half of that
+  double attention = 1;           ///< of the peak, by attention whose scores stay on chip
+  double portable_attention = 1;  ///< the same by kernels that are not the vendor's
+  double memory = 1;              ///< of the memory's rate, by ops that only read and write
+  double launch_s = 0;            ///< the least time of an op: what it takes to be launched
 
   friend bool operator==(const RoofFractions&, const RoofFractions&) = default;
 };

@@ -28,11 +28,12 @@ double within(const Json& object, const std::string& where, std::string_view key
 
 EfficiencyClass parse_class(const Json& object, const std::string& where) {
   check_keys(object, where,
-             {"products", "half_size", "attention", "memory", "launch_us", "link", "network",
-              "provenance"});
+             {"products", "half_size", "attention", "portable_attention", "memory", "launch_us",
+              "link", "network", "provenance"});
   return {.ops = {.products = within(object, where, "products", 1),
                   .half_size = within(object, where, "half_size", 1e6),
                   .attention = within(object, where, "attention", 1),
+                  .portable_attention = within(object, where, "portable_attention", 1),
                   .memory = within(object, where, "memory", 1),
                   .launch_s = within(object, where, "launch_us", 1e6) / 1e6},
           .link = within(object, where, "link", 1),
@@ -40,15 +41,19 @@ EfficiencyClass parse_class(const Json& object, const std::string& where) {
           .provenance = get<std::string>(object, where, "provenance")};
 }
 
+AttentionKernel attention_of(const std::string& word, const std::string& where) {
+  if (word == "vendor") return AttentionKernel::kVendor;
+  if (word == "portable") return AttentionKernel::kPortable;
+  if (word == "stored") return AttentionKernel::kStored;
+  refuse(where + ": attention", word, "vendor, portable or stored");
+}
+
 Software parse_software(const Json& object, const std::string& where) {
-  check_keys(object, where, {"attention", "overlaps", "gradient_bytes"});
-  const auto attention = get<std::string>(object, where, "attention");
-  if (attention != "stored" && attention != "on_chip") {
-    refuse(where + ": attention", attention, "stored or on_chip");
-  }
-  return {.stores_scores = attention == "stored",
+  check_keys(object, where, {"attention", "overlaps", "gradient_bytes", "sums_everywhere"});
+  return {.attention = attention_of(get<std::string>(object, where, "attention"), where),
           .overlaps = get<bool>(object, where, "overlaps"),
-          .gradient_bytes = static_cast<int>(within(object, where, "gradient_bytes", 8))};
+          .gradient_bytes = static_cast<int>(within(object, where, "gradient_bytes", 8)),
+          .sums_everywhere = get_or<bool>(object, where, "sums_everywhere", false)};
 }
 
 DataSheet parse_sheet(const Json& object, const std::string& where) {
@@ -105,7 +110,7 @@ void Sheets::apply_classes() {
 
 Sheets parse_sheets(const Json& file, const std::string& name) {
   if (!file.is_object()) refuse(name, file.type_name(), "an object");
-  check_keys(file, name, {"format", "efficiency", "software", "kinds"});
+  check_keys(file, name, {"format", "efficiency", "software", "fabrics", "kinds"});
   if (get<std::string>(file, name, "format") != kFormat) {
     refuse(name + ": format", get<std::string>(file, name, "format"), std::string(kFormat));
   }
@@ -115,6 +120,9 @@ Sheets parse_sheets(const Json& file, const std::string& name) {
   }
   for (const auto& [key, body] : object_of(file, name, "software").items()) {
     all.software[key] = parse_software(body, text(name, ": software.", key));
+  }
+  for (const auto& [key, share] : object_of(file, name, "fabrics").items()) {
+    all.fabrics[key] = within(file["fabrics"], name + ": fabrics", key, 1);
   }
   if (!file.contains("kinds") || !file["kinds"].is_array())
     refuse(name + ": kinds", "none", "a list");

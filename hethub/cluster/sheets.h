@@ -29,17 +29,29 @@ struct DataSheet {
   std::string source = {};
 };
 
+/// Which attention a framework runs.
+enum class AttentionKernel : std::uint8_t {
+  kVendor,    ///< on chip, the vendor's own
+  kPortable,  ///< on chip, a kernel that was written for more than this kind
+  kStored,    ///< scores are written to memory, all of them, and read again
+};
+
 /// What a training framework does that decides its time.
 struct Software {
-  bool stores_scores = false;  ///< attention writes its scores to memory, all of them
-  bool overlaps = false;       ///< gradients are summed while the backward pass goes on
-  int gradient_bytes = 2;      ///< of an element, when gradients are summed
+  AttentionKernel attention = AttentionKernel::kVendor;
+  bool overlaps = false;   ///< gradients are summed while the backward pass goes on
+  int gradient_bytes = 2;  ///< of an element, when gradients are summed
+  /// With optimizer state sharded (ZeRO 1), gradients are summed on all ranks rather than each on
+  /// its owner.
+  bool sums_everywhere = false;
 };
 
 /// Data sheets and what was fitted to them.
 struct Sheets {
   std::map<std::string, EfficiencyClass> classes = {};
-  std::map<std::string, Software> software = {};  ///< by the part of the published runs
+  std::map<std::string, Software> software = {};  ///< by framework, or part of the published runs
+  /// What collectives reach on a fabric beside what they reach on others of its rate.
+  std::map<std::string, double> fabrics = {};
   std::vector<DataSheet> sheets = {};
 
   /// The sheet of that name, or nullptr.

@@ -18,13 +18,13 @@ constexpr std::array<Tile, 4> kTiles = {
 
 // Products of 16-bit matrices whose rows do not begin at 16 bytes take another, slower kernel.
 constexpr std::int64_t kAligned = 8;
-constexpr double kUnaligned = 3;
+constexpr double kUnaligned = 6;
 
 struct Pricer {
   const Kind& kind;
   double peak;
   const Op& op;
-  AttentionScores scores;
+  AttentionKernel attention_kernel;
 
   double memory_seconds(double bytes) const {
     return bytes / (kind.memory_bytes_per_s * kind.efficiency.memory);
@@ -65,8 +65,11 @@ struct Pricer {
   double attention(const Attention& sizes, double products, double passes) const {
     const OpFacts facts = facts_of(op);
     const double moved = memory_seconds(facts.bytes());
-    if (scores == AttentionScores::kOnChip) {
-      return std::max(facts.flops / (peak * kind.efficiency.attention), moved);
+    if (attention_kernel != AttentionKernel::kStored) {
+      const RoofFractions& roof = kind.efficiency;
+      const bool own = attention_kernel == AttentionKernel::kVendor;
+      return std::max(facts.flops / (peak * (own ? roof.attention : roof.portable_attention)),
+                      moved);
     }
     const auto seq = static_cast<double>(sizes.seq);
     const auto head = static_cast<double>(sizes.head_dim);
@@ -95,8 +98,8 @@ struct Pricer {
 
 }  // namespace
 
-double analytic_seconds(const Kind& kind, double peak, const Op& op, AttentionScores scores) {
-  return std::max(kind.efficiency.launch_s, std::visit(Pricer{kind, peak, op, scores}, op.body));
+double analytic_seconds(const Kind& kind, double peak, const Op& op, AttentionKernel kernel) {
+  return std::max(kind.efficiency.launch_s, std::visit(Pricer{kind, peak, op, kernel}, op.body));
 }
 
 double product_peak(const Kind& kind, DType dtype) {

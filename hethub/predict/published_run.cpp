@@ -208,10 +208,14 @@ PublishedRun parse_row(const Json& row) {
   read_devices(row, run);
   run.stage_layers = stage_layers_of(row, run);
   run.node_bytes_per_s = number_or<double>(row["network"], "inter_Gbps_per_node", 0) * kGbps;
+  const bool is_omni_path = word(row["network"], "derived").find("Omni-Path") != std::string::npos;
+  if (is_omni_path) run.fabric = "omni-path";
   // A figure of NVLink counts both directions; a smaller one than any NVLink's counts one.
   const double link = number_or<double>(row["network"], "intra_GBps", 0) * 1e9;
   run.link_bytes_per_s = link >= 100e9 ? link / 2 : link;
   run.measured_s = number<double>(row["measured"], "step_time_s");
+  const bool is_paddle = word(row, "notes").find("PaddleNLP") != std::string::npos;
+  run.software = is_paddle ? "paddlenlp" : run.part;
   // "PCIe/NUMA fix" of 02-25: the same configurations were 4 to 8 % slower before.
   run.impaired = run.part == "bigscience_a100" && word(row, "date") < "02-25";
   run.alike = text(run.impaired ? "before " : "", run.part, ' ', word(row["model"], "name"), ' ',
@@ -222,7 +226,7 @@ PublishedRun parse_row(const Json& row) {
 
 // One node's runs are written shorter.
 PublishedRun parse_short_row(const Json& row) {
-  PublishedRun run{.id = word(row, "id"), .part = "vtrain_single"};
+  PublishedRun run{.id = word(row, "id"), .part = "vtrain_single", .software = "vtrain_single"};
   run.gated = false;
   run.sequence_length = number<std::int64_t>(row, "seq");
   run.global_batch = number<std::int64_t>(row, "gbs");

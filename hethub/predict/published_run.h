@@ -17,9 +17,10 @@ namespace hethub {
 /// slowest decides.
 struct PublishedRun {
   std::string id = {};
-  std::string part = {};    ///< the source; errors are summed up for each
-  std::string family = {};  ///< runs of one model, software and layout: kept or held out together
-  std::string alike = {};   ///< runs that differ in their plan alone: of these one may choose
+  std::string part = {};      ///< the source; errors are summed up for each
+  std::string software = {};  ///< a name in Sheets::software
+  std::string family = {};    ///< runs of one model, software and layout: kept or held out together
+  std::string alike = {};     ///< runs that differ in their plan alone: of these one may choose
   ModelConfig model = {};
   bool gated = true;  ///< false: the block's MLP has one matrix into it
   std::int64_t sequence_length = 0;
@@ -38,6 +39,7 @@ struct PublishedRun {
   std::vector<int> stage_layers = {};
   int devices_per_node = 1;
   double node_bytes_per_s = 0;  ///< network ports of a node together; 0: the data sheet's
+  std::string fabric = {};      ///< a name in Sheets::fabrics; "": none that is known
   double link_bytes_per_s = 0;  ///< of a device in its node; 0: the data sheet's
   double measured_s = 0;        ///< of a step
   bool mixed = false;           ///< of several kinds

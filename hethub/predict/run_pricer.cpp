@@ -16,6 +16,7 @@ namespace {
 // are of this size; runs are too coarse to tell.
 constexpr double kLinkLatency = 3e-6;
 constexpr double kNetworkLatency = 8e-6;
+constexpr double kMessagesTake = 0.15;      // of a device, while they are under way
 constexpr double kUnknownLink = 12e9;       // PCIe 3.0 with 16 lanes
 constexpr double kUnknownNetwork = 12.5e9;  // of a node: 100 Gb/s
 
@@ -116,9 +117,7 @@ class StageCost {
 
  private:
   double analytic(const Op& op) const {
-    return analytic_seconds(
-        device_.sheet->kind, peak_, op,
-        software_.stores_scores ? AttentionScores::kStored : AttentionScores::kOnChip);
+    return analytic_seconds(device_.sheet->kind, peak_, op, software_.attention);
   }
 
   double seconds(const Op& op) const {
@@ -166,6 +165,8 @@ StageDevice device_of(const Sheets& sheets, const PublishedRun& run, const std::
   double network = run.node_bytes_per_s;
   if (network <= 0) network = sheet->network_bytes_per_s_of_node;
   if (network <= 0) network = kUnknownNetwork;
+  const auto fabric = sheets.fabrics.find(run.fabric);
+  if (fabric != sheets.fabrics.end()) network *= fabric->second;
   return {sheet, of_run * known.link, network * known.network};
 }
 
@@ -237,6 +238,11 @@ class PipelineStep {
   const std::vector<StageCost>& stages_;
 };
 
+// Compute with messages beside it, which take some of the device from it.
+double beside(double compute, double messages) {
+  return std::max(compute + kMessagesTake * messages, messages);
+}
+
 double held_parameters(const PublishedRun& run, const ModelOps& ops, int stage) {
   const bool ends = stage == 0 || stage + 1 == run.pipeline_parallel;
   double tables = ends ? ops.table_parameters : 0;
@@ -260,7 +266,7 @@ double sharded_step(const PublishedRun& run, const ModelOps& ops, const StageCos
     const auto& part = ops.phases[phase];
     const double exchange = phase == 0 ? gather : phase == 1 ? gather + scatter : 0;
     micro_batch += cost.seconds(part.before) + cost.seconds(part.after) +
-                   run.model.layers * std::max(cost.seconds(part.layer), exchange);
+                   run.model.layers * beside(cost.seconds(part.layer), exchange);
   }
   return run.micro_batches() * micro_batch;
 }
@@ -286,7 +292,7 @@ std::string RunPricer::obstacle(const PublishedRun& run) const {
       run.pipeline_parallel * run.tensor_parallel * run.context_parallel > 1) {
     return "ZeRO 3 beside other parallelism is not priced";
   }
-  return sheets_.software.contains(run.part) || run.part.empty()
+  return sheets_.software.contains(run.software) || run.software.empty()
              ? ""
              : "what its software does is not known";
 }
@@ -333,7 +339,7 @@ RunPrediction RunPricer::price(const PublishedRun& run) {
                                           .expected = "a run that can be priced",
                                           .fix = "leave it out"});
   }
-  const Software software = run.part.empty() ? Software{} : sheets_.software.at(run.part);
+  const Software software = run.software.empty() ? Software{} : sheets_.software.at(run.software);
   const ModelOps& ops = ops_of(run);
   std::vector<StageCost> stages;
   for (int stage = 0; stage < run.pipeline_parallel; ++stage) {
@@ -362,15 +368,18 @@ RunPrediction RunPricer::price(const PublishedRun& run) {
     const double held = held_parameters(run, ops, stage);
     const LinkRate rate = stages[stage].group_rate(replicas, run.tensor_parallel);
     const double second_bytes = run.zero_stage > 0 ? 2 : software.gradient_bytes;
-    double exchange = ring_seconds(replicas - 1, replicas, held * software.gradient_bytes, rate) +
-                      ring_seconds(replicas - 1, replicas, held * second_bytes, rate);
+    const int rounds = software.sums_everywhere ? 2 : 1;
+    double exchange =
+        ring_seconds(rounds * (replicas - 1), replicas, held * software.gradient_bytes, rate) +
+        ring_seconds(replicas - 1, replicas, held * second_bytes, rate);
     if (software.overlaps) {
       const StageNumbers numbers = step.numbers_of(stage);
-      double beside = 0;
+      double compute = 0;
       for (const double seconds : numbers.phase_seconds) {
-        beside += seconds;
+        compute += seconds;
       }
-      exchange = std::max(exchange - beside, exchange / std::max(1, run.stage_layers[stage]));
+      exchange = std::max(beside(compute, exchange) - compute,
+                          exchange / std::max(1, run.stage_layers[stage]));
     }
     const double optimizer =
         stages[stage].optimizer_seconds(run.zero_stage > 0 ? held / replicas : held);
