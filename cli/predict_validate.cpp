@@ -152,7 +152,11 @@ int run_validate(const ValidateArguments& arguments, bool json) {
     }
   }
   Calibration calibration{.sheets = known_sheets()};
-  if (refits) calibration = calibrate(calibration.sheets, fit, {.rounds = arguments.rounds});
+  const bool afresh = arguments.held_out || !arguments.leave_out.empty();
+  if (refits) {
+    calibration =
+        calibrate(calibration.sheets, fit, {.afresh = afresh, .rounds = arguments.rounds});
+  }
   RunPricer pricer(calibration.sheets);
   const Validation validation = validate_runs(report, pricer);
   if (json) {

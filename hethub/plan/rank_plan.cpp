@@ -6,6 +6,7 @@
 
 #include "hethub/base/error.h"
 #include "hethub/model/decoder.h"
+#include "hethub/plan/interleaved.h"
 #include "hethub/program/differentiate.h"
 
 namespace hethub {
@@ -193,6 +194,10 @@ Op zero_op(std::int64_t elements) {
 
 Schedule schedule_of(const Plan& plan, int pipeline) {
   const Pipeline& of = plan.pipelines.at(pipeline);
+  if (plan.schedule == "interleaved") {
+    return interleaved(static_cast<int>(of.stages.size()),
+                       static_cast<int>(of.stages.front().layers.size()), of.micro_batches);
+  }
   return make_schedule(plan.schedule, static_cast<int>(of.stages.size()), of.micro_batches);
 }
 

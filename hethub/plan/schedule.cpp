@@ -63,9 +63,7 @@ class StageBuilder {
   }
 
   void finish_step() {
-    for (const ActionKind kind :
-         {ActionKind::kCheckGradients, ActionKind::kSyncGradients, ActionKind::kNormGradients,
-          ActionKind::kSyncNorm, ActionKind::kUpdate, ActionKind::kSyncParameters}) {
+    for (const ActionKind kind : step_actions()) {
       actions_.push_back({.kind = kind, .position = stage_});
     }
   }
@@ -111,6 +109,13 @@ Schedule make(std::string name, int stages, int micro_batches,
 }  // namespace
 
 std::string_view name_of(ActionKind kind) { return row_of(kind).name; }
+
+std::span<const ActionKind> step_actions() {
+  static constexpr std::array kActions = {ActionKind::kCheckGradients, ActionKind::kSyncGradients,
+                                          ActionKind::kNormGradients,  ActionKind::kSyncNorm,
+                                          ActionKind::kUpdate,         ActionKind::kSyncParameters};
+  return kActions;
+}
 
 bool Action::is_send() const { return row_of(kind).role == Role::kSend; }
 bool Action::is_recv() const { return row_of(kind).role == Role::kRecv; }

@@ -36,6 +36,9 @@ std::string_view name_of(ActionKind kind);
 /// The phases of a program that a compute action runs, one after the other; none for others.
 std::span<const Phase> phases_of(ActionKind kind);
 
+/// What each worker does once its micro-batches are done, in order: the last six kinds.
+std::span<const ActionKind> step_actions();
+
 /// One thing a worker does; the last six kinds are of the step as a whole.
 struct Action {
   ActionKind kind = ActionKind::kForward;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "hethub/base/text.h"
 #include "hethub/predict/run_pricer.h"
@@ -113,18 +114,28 @@ class Fit {
     return rows_of_.empty() ? 0 : sum / static_cast<double>(rows_of_.size());
   }
 
+  // Goes on one way for as long as that helps.
   void improve(const std::string& name, const Constant& constant, double& value, double step) {
-    const double best = objective();
-    const double kept = value;
-    const std::vector<double> errors = errors_;
     for (const double factor : {1 + step, 1 / (1 + step)}) {
-      value = std::clamp(kept * factor, constant.least, constant.most);
-      measure(name);
-      if (objective() < best) return;
+      bool helped = false;
+      while (try_value(name, value, std::clamp(value * factor, constant.least, constant.most))) {
+        helped = true;
+      }
+      if (helped) return;
     }
+  }
+
+  bool try_value(const std::string& name, double& value, double wanted) {
+    if (wanted == value) return false;
+    const double best = objective();
+    const double kept = std::exchange(value, wanted);
+    const std::vector<double> errors = errors_;
+    measure(name);
+    if (objective() < best) return true;
     value = kept;
     errors_ = errors;
     sheets_.apply_classes();
+    return false;
   }
 
   double bound(const std::string& name, const Constant& constant, double& value, double factor) {
@@ -156,7 +167,13 @@ class Fit {
 
 Calibration calibrate(const Sheets& sheets, const PublishedRuns& runs,
                       const CalibrationOptions& options) {
-  return Fit(sheets, runs).run(options);
+  Sheets start = sheets;
+  for (auto& [name, body] : start.classes) {
+    const auto any = sheets.classes.find("any");
+    if (options.afresh && any != sheets.classes.end()) body = any->second;
+  }
+  start.apply_classes();
+  return Fit(start, runs).run(options);
 }
 
 }  // namespace hethub

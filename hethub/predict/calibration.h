@@ -27,6 +27,9 @@ struct Calibration {
 };
 
 struct CalibrationOptions {
+  /// Begin with the constants of the class "any" for all: what was fitted before must not be known
+  /// where the fit is judged by rows that it was fitted to.
+  bool afresh = false;
   int rounds = 12;  ///< over all constants, with ever smaller steps
 };
 

@@ -33,7 +33,7 @@ class StepWriter {
         pipeline_ = static_cast<int>(pipeline);
         rank_ = plan_.pipelines[pipeline].stages[worker].ranks.front();
         for (const Action& action : schedule_.actions[worker]) {
-          if (wanted(action)) write_action(worker, action);
+          if (wanted(action)) write_action(action);
         }
       }
     }
@@ -74,15 +74,12 @@ class StepWriter {
   }
 
   // What crosses the boundary after `position`, either way.
-  double bytes_after(int position) const {
-    const int worker = schedule_.worker_of[0][position];
-    return numbers_.stages[pipeline_][worker].sent_bytes;
-  }
+  double bytes_after(int position) const { return numbers_.stages[pipeline_][position].sent_bytes; }
 
-  double seconds_of(int worker, ActionKind kind) const {
-    const auto& phases = numbers_.stages[pipeline_][worker].phase_seconds;
+  double seconds_of(const Action& action) const {
+    const auto& phases = numbers_.stages[pipeline_][action.position].phase_seconds;
     double seconds = 0;
-    for (const Phase phase : phases_of(kind)) {
+    for (const Phase phase : phases_of(action.kind)) {
       seconds += phases[static_cast<std::size_t>(phase)];
     }
     return seconds;
@@ -95,9 +92,9 @@ class StepWriter {
                                .category = std::string(name_of(action.kind))});
   }
 
-  void write_action(int worker, const Action& action) {
+  void write_action(const Action& action) {
     if (action.is_compute()) {
-      builder_.work(device(), seconds_of(worker, action.kind), label_of(action));
+      builder_.work(device(), seconds_of(action), label_of(action));
     } else if (action.is_send()) {
       write_send(action);
     } else if (action.is_recv()) {

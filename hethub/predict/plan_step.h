@@ -10,7 +10,7 @@
 
 namespace hethub {
 
-/// What one micro-batch takes on a stage.
+/// What one micro-batch takes at a position: on a stage, or on one of its virtual stages.
 struct StageNumbers {
   std::array<double, kPhases> phase_seconds = {};  ///< indexed by Phase
   double sent_bytes = 0;  ///< the activation that goes on to the next stage
@@ -18,7 +18,7 @@ struct StageNumbers {
 
 /// What a plan's step consists of, in numbers: all that its simulation needs beside the schedule.
 struct StepNumbers {
-  std::vector<std::vector<StageNumbers>> stages = {};  ///< by pipeline and stage
+  std::vector<std::vector<StageNumbers>> stages = {};  ///< by pipeline and position
   std::vector<double> check_seconds = {};   ///< by rank of the plan: kCheckGradients' ops
   std::vector<double> norm_seconds = {};    ///< by rank of the plan: kNormGradients' ops
   std::vector<double> update_seconds = {};  ///< by rank of the plan: kUpdate's ops

@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "hethub/base/error.h"
+#include "hethub/base/split.h"
 #include "hethub/cost/analytic.h"
-#include "hethub/model/decoder.h"
 #include "hethub/plan/schedule.h"
 #include "hethub/predict/plan_step.h"
-#include "hethub/program/differentiate.h"
 
 namespace hethub {
 namespace {
@@ -19,41 +18,6 @@ constexpr double kNetworkLatency = 8e-6;
 constexpr double kMessagesTake = 0.15;      // of a device, while they are under way
 constexpr double kUnknownLink = 12e9;       // PCIe 3.0 with 16 lanes
 constexpr double kUnknownNetwork = 12.5e9;  // of a node: 100 Gb/s
-
-// The program of a run is built as any; in 16 bits its values and ops on them are half as large.
-DType dtype_of(const PublishedRun& run) {
-  if (run.dtype == "f32") return DType::kF32;
-  return run.dtype == "bf16" ? DType::kBf16 : DType::kF16;
-}
-
-Op in_dtype(Op op, DType dtype) {
-  op.dtype = dtype;
-  return op;
-}
-
-void add(std::vector<ModelOps::Counted>& list, Op op) {
-  const auto found = std::find_if(list.begin(), list.end(), [&](const ModelOps::Counted& one) {
-    return same_work(one.op, op);
-  });
-  if (found != list.end()) {
-    ++found->times;
-  } else {
-    list.push_back({std::move(op), 1});
-  }
-}
-
-// Sorts a phase's ops; in a backward phase the head comes first.
-ModelOps::Part sorted(const std::vector<Instruction>& phase, bool forwards, DType dtype) {
-  ModelOps::Part part;
-  bool met_layer = false;
-  for (const Instruction& instruction : phase) {
-    const bool in_layer = instruction.layer >= 0;
-    met_layer = met_layer || in_layer;
-    auto& list = in_layer ? part.layer : met_layer == forwards ? part.after : part.before;
-    add(list, in_dtype(instruction.op, dtype));
-  }
-  return part;
-}
 
 // All that one stage's devices are.
 struct StageDevice {
@@ -177,40 +141,66 @@ class PipelineStep {
       : run_(run), ops_(ops), stages_(stages) {}
 
   double seconds(const std::vector<double>& after) {
-    Plan plan{.schedule = "1f1b",
+    Plan plan{.schedule = run_.virtual_stages > 1 ? "interleaved" : "1f1b",
               .pipelines = {{.micro_batch_size = run_.micro_batch_size,
                              .micro_batches = run_.micro_batches()}}};
     StepNumbers numbers{.stages = {{}}};
+    std::vector<int> devices;
     for (int stage = 0; stage < run_.pipeline_parallel; ++stage) {
-      plan.pipelines[0].stages.push_back({.kind = stages_[stage].kind().name, .ranks = {stage}});
-      numbers.stages[0].push_back(numbers_of(stage));
+      plan.pipelines[0].stages.push_back({.kind = stages_[stage].kind().name,
+                                          .ranks = {stage},
+                                          .layers = std::vector<LayerRange>(run_.virtual_stages)});
       numbers.check_seconds.push_back(0);
       numbers.norm_seconds.push_back(0);
       numbers.update_seconds.push_back(after[stage]);
+      devices.push_back(stage);
+    }
+    for (int position = 0; position < positions(); ++position) {
+      numbers.stages[0].push_back(numbers_of(position));
     }
     const CostModel costs(cluster(), {});
     StepBuilder builder(costs);
-    std::vector<int> devices;
-    for (int stage = 0; stage < run_.pipeline_parallel; ++stage) {
-      devices.push_back(stage);
-    }
     write_step(builder, plan, {}, numbers, devices, Labels::kNone);
     return simulate(builder.step(), SimDetail::kEndsOnly).step_seconds;
   }
 
-  StageNumbers numbers_of(int stage) const {
-    const int layers = run_.stage_layers[stage];
-    const bool first = stage == 0;
-    const bool last = stage + 1 == run_.pipeline_parallel;
-    StageNumbers numbers{.sent_bytes = last ? 0 : stages_[stage].send_bytes()};
+  // What a stage computes while gradients are summed: forward and backward of a micro-batch, or of
+  // a whole run of them once the first of its virtual stages is done.
+  double seconds_beside_sums(int stage) const {
+    double seconds = 0;
+    for (int position = stage; position < positions(); position += run_.pipeline_parallel) {
+      for (const double phase : numbers_of(position).phase_seconds) {
+        seconds += phase;
+      }
+    }
+    const double chunks = run_.virtual_stages;
+    return seconds * (1 / chunks + run_.pipeline_parallel * (chunks - 1) / chunks);
+  }
+
+ private:
+  int positions() const { return run_.pipeline_parallel * run_.virtual_stages; }
+
+  // Where embedding and head count as layers, the ends have one less.
+  int layers_of(int position) const {
+    if (run_.virtual_stages == 1) return run_.stage_layers[position];
+    const int layers = run_.model.layers;
+    if (layers % positions() == 0) return layers / positions();
+    const bool ends = position == 0 || position + 1 == positions();
+    if ((layers + 2) % positions() == 0) return (layers + 2) / positions() - (ends ? 1 : 0);
+    return static_cast<int>(part_of(layers, positions(), position).size());
+  }
+
+  StageNumbers numbers_of(int position) const {
+    const StageCost& cost = stages_[position % run_.pipeline_parallel];
+    const bool last = position + 1 == positions();
+    StageNumbers numbers{.sent_bytes = last ? 0 : cost.send_bytes()};
     for (int phase = 0; phase < kPhases; ++phase) {
-      numbers.phase_seconds[phase] =
-          stages_[stage].phase_seconds(ops_, static_cast<Phase>(phase), layers, first, last);
+      numbers.phase_seconds[phase] = cost.phase_seconds(ops_, static_cast<Phase>(phase),
+                                                        layers_of(position), position == 0, last);
     }
     return numbers;
   }
 
- private:
   Cluster cluster() const {
     Cluster cluster;
     for (const StageCost& stage : stages_) {
@@ -287,7 +277,9 @@ std::string RunPricer::obstacle(const PublishedRun& run) const {
         return text("the peak of ", kind, " is not known");
     }
   }
-  if (run.virtual_stages > 1) return "interleaved stages are not priced";
+  if (run.virtual_stages > 1 && run.micro_batches() % run.pipeline_parallel != 0) {
+    return "interleaved stages need micro-batches in whole runs of them";
+  }
   if (run.zero_stage == 3 &&
       run.pipeline_parallel * run.tensor_parallel * run.context_parallel > 1) {
     return "ZeRO 3 beside other parallelism is not priced";
@@ -295,41 +287,6 @@ std::string RunPricer::obstacle(const PublishedRun& run) const {
   return sheets_.software.contains(run.software) || run.software.empty()
              ? ""
              : "what its software does is not known";
-}
-
-const ModelOps& RunPricer::ops_of(const PublishedRun& run) {
-  const ModelConfig& model = run.model;
-  const std::string key =
-      text(model.hidden_size, ' ', model.intermediate_size, ' ', model.heads, ' ', model.kv_heads,
-           ' ', model.vocab_size, ' ', model.tie_word_embeddings, ' ', run.sequence_length, ' ',
-           run.micro_batch_size, ' ', run.tensor_parallel, ' ', run.context_parallel, ' ',
-           static_cast<int>(run.recompute), ' ', run.dtype);
-  const auto found = ops_.find(key);
-  if (found != ops_.end()) return found->second;
-  ModelConfig one = model;
-  one.layers = 1;
-  Program program = build_forward(
-      one, {0, 1, true, true},
-      {.sequences = run.micro_batch_size,
-       .sequence_length = run.sequence_length / run.context_parallel},
-      {.width = run.tensor_parallel,
-       .layout = run.tensor_parallel > 1 ? TensorLayout::kSplit : TensorLayout::kWhole});
-  DifferentiateOptions options;
-  if (run.recompute == Recompute::kFull) options.recompute_layers.insert(0);
-  if (run.recompute == Recompute::kSelective) options.selective_layers.insert(0);
-  differentiate(program, options);
-  const DType dtype = dtype_of(run);
-  ModelOps ops;
-  for (int phase = 0; phase < kPhases; ++phase) {
-    ops.phases[phase] = sorted(program.phase(static_cast<Phase>(phase)), phase == 0, dtype);
-  }
-  for (const int value : program.values_of(ValueRole::kParameter)) {
-    const bool in_layer = program.values[value].name.find(".layers.") != std::string::npos;
-    const auto elements = static_cast<double>(program.values[value].spec.elements());
-    if (in_layer) ops.layer_parameters += elements;
-    if (program.values[value].name == "model.embed_tokens.weight") ops.table_parameters = elements;
-  }
-  return ops_[key] = std::move(ops);
 }
 
 RunPrediction RunPricer::price(const PublishedRun& run) {
@@ -340,7 +297,7 @@ RunPrediction RunPricer::price(const PublishedRun& run) {
                                           .fix = "leave it out"});
   }
   const Software software = run.software.empty() ? Software{} : sheets_.software.at(run.software);
-  const ModelOps& ops = ops_of(run);
+  const ModelOps& ops = ops_.of(run);
   std::vector<StageCost> stages;
   for (int stage = 0; stage < run.pipeline_parallel; ++stage) {
     std::vector<StageCost> candidates;
@@ -373,11 +330,7 @@ RunPrediction RunPricer::price(const PublishedRun& run) {
         ring_seconds(rounds * (replicas - 1), replicas, held * software.gradient_bytes, rate) +
         ring_seconds(replicas - 1, replicas, held * second_bytes, rate);
     if (software.overlaps) {
-      const StageNumbers numbers = step.numbers_of(stage);
-      double compute = 0;
-      for (const double seconds : numbers.phase_seconds) {
-        compute += seconds;
-      }
+      const double compute = step.seconds_beside_sums(stage);
       exchange = std::max(beside(compute, exchange) - compute,
                           exchange / std::max(1, run.stage_layers[stage]));
     }

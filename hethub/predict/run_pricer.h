@@ -1,14 +1,12 @@
 #pragma once
 
-#include <array>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "hethub/cluster/sheets.h"
-#include "hethub/op/op.h"
+#include "hethub/predict/model_ops.h"
 #include "hethub/predict/published_run.h"
-#include "hethub/program/program.h"
 
 namespace hethub {
 
@@ -17,22 +15,6 @@ namespace hethub {
 /// the simulation of ring_reduce_scatter, ring_all_gather and ring_all_reduce where chunks are
 /// even, links alike and additions free.
 double ring_seconds(int rounds, int ranks, double bytes, const LinkRate& rate);
-
-/// The ops of one rank of a model, by phase and place: what its programs consist of.
-struct ModelOps {
-  struct Counted {
-    Op op = {};
-    int times = 1;
-  };
-  struct Part {
-    std::vector<Counted> before = {};  ///< of the embedding
-    std::vector<Counted> layer = {};   ///< of one layer
-    std::vector<Counted> after = {};   ///< of head and loss
-  };
-  std::array<Part, kPhases> phases = {};
-  double layer_parameters = 0;  ///< elements that one rank holds
-  double table_parameters = 0;  ///< of the embedding; of the head too, where it is another
-};
 
 /// Where a run's step goes, in seconds of its slowest rank.
 struct RunPrediction {
@@ -57,10 +39,8 @@ class RunPricer {
   RunPrediction price(const PublishedRun& run);
 
  private:
-  const ModelOps& ops_of(const PublishedRun& run);
-
   const Sheets& sheets_;
-  std::map<std::string, ModelOps> ops_ = {};
+  ModelOpsCache ops_ = {};
 };
 
 }  // namespace hethub

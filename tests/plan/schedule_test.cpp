@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "hethub/base/error.h"
+#include "hethub/plan/interleaved.h"
 
 namespace hethub {
 namespace {
@@ -44,6 +45,34 @@ bool finishes_with_mailboxes_of(int capacity, const Schedule& schedule) {
   }
   for (const auto& [end, box] : mailbox) {
     finished = finished && box.empty();
+  }
+  return finished;
+}
+
+// The same where a message waits for its receiver to ask for it by name.
+bool finishes_in_any_order(const Schedule& schedule) {
+  std::vector<std::size_t> next(schedule.workers(), 0);
+  std::vector<Action> sent;
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (int worker = 0; worker < schedule.workers(); ++worker) {
+      while (next[worker] < schedule.actions[worker].size()) {
+        const Action& now = schedule.actions[worker][next[worker]];
+        if (now.is_send()) sent.push_back(far_end(schedule, now).action);
+        if (now.is_recv()) {
+          const auto found = std::find(sent.begin(), sent.end(), now);
+          if (found == sent.end()) break;
+          sent.erase(found);
+        }
+        ++next[worker];
+        moved = true;
+      }
+    }
+  }
+  bool finished = sent.empty();
+  for (int worker = 0; worker < schedule.workers(); ++worker) {
+    finished = finished && next[worker] == schedule.actions[worker].size();
   }
   return finished;
 }
@@ -98,6 +127,34 @@ TEST(Schedule, stage_s_of_p_keeps_p_minus_s_micro_batches_alive_in_1f1b_and_all_
       }
     }
   }
+}
+
+TEST(Schedule, interleaved_runs_each_position_once_for_each_micro_batch_and_finishes) {
+  for (const int stages : {2, 3, 4, 8}) {
+    for (const int chunks : {1, 2, 3, 5}) {
+      for (const int runs : {1, 2, 4}) {
+        const Schedule schedule = interleaved(stages, chunks, stages * runs);
+        for (int position = 0; position < stages * chunks; ++position) {
+          const auto& actions = schedule.actions[schedule.worker_of[0][position]];
+          for (int mb = 0; mb < schedule.micro_batches; ++mb) {
+            for (const ActionKind kind : {ActionKind::kForward, ActionKind::kBackward}) {
+              const Action action{.kind = kind, .position = position, .micro_batch = mb};
+              EXPECT_EQ(std::count(actions.begin(), actions.end(), action), 1);
+            }
+          }
+        }
+        EXPECT_TRUE(finishes_in_any_order(schedule)) << stages << ' ' << chunks << ' ' << runs;
+      }
+    }
+  }
+  EXPECT_THROW(interleaved(1, 2, 4), Error);
+  EXPECT_THROW(interleaved(4, 2, 6), Error);
+}
+
+TEST(Schedule, interleaved_over_one_position_each_is_1f1b_with_a_longer_lead) {
+  const Schedule one = interleaved(4, 1, 8);
+  EXPECT_EQ(one.worker_of, one_forward_one_backward(4, 8).worker_of);
+  EXPECT_EQ(most_alive(one.actions[3]), 1);
 }
 
 TEST(Schedule, the_mailbox_player_sees_a_missing_send) {

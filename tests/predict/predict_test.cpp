@@ -44,6 +44,36 @@ TEST(Predict, gpipe_and_1f1b_have_the_bubble_of_the_papers) {
   }
 }
 
+TEST(Predict, interleaved_has_the_bubble_of_its_paper) {
+  for (const int stages : {2, 3, 4, 8}) {
+    for (const int chunks : {1, 2, 4}) {
+      for (const int micro_batches : {stages, 2 * stages, 5 * stages}) {
+        const CostModel costs(example_cluster(stages, 0, {0, 1e30}), {});
+        Plan plan{.schedule = "interleaved",
+                  .pipelines = {{.micro_batch_size = 1, .micro_batches = micro_batches}}};
+        std::vector<int> devices;
+        for (int stage = 0; stage < stages; ++stage) {
+          plan.pipelines[0].stages.push_back(
+              {.kind = "a", .ranks = {stage}, .layers = std::vector<LayerRange>(chunks)});
+          devices.push_back(stage);
+        }
+        const std::vector<double> none(stages, 0);
+        const StepNumbers numbers{
+            .stages = {std::vector<StageNumbers>(stages * chunks, {{1.0, 2.0, 0.0}, 100})},
+            .check_seconds = none,
+            .norm_seconds = none,
+            .update_seconds = none};
+        StepBuilder builder(costs);
+        write_step(builder, plan, {}, numbers, devices, Labels::kNone);
+        const double seconds = simulate(builder.step(), SimDetail::kEndsOnly).step_seconds;
+        const double bubble = 1 - 3.0 * chunks * micro_batches / seconds;
+        EXPECT_NEAR(bubble, (stages - 1.0) / (chunks * micro_batches + stages - 1.0), 1e-9)
+            << stages << ' ' << chunks << ' ' << micro_batches;
+      }
+    }
+  }
+}
+
 TEST(Predict, a_micro_batch_more_never_lowers_the_rate) {
   for (const char* schedule : {"gpipe", "1f1b"}) {
     for (int stages = 1; stages <= 6; ++stages) {
