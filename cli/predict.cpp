@@ -15,6 +15,7 @@
 #include "hethub/cluster/cluster_file.h"
 #include "hethub/cost/costs_file.h"
 #include "hethub/plan/validate.h"
+#include "hethub/predict/what_if.h"
 #include "hethub/search/reasons.h"
 #include "hethub/trace/perfetto.h"
 
@@ -27,6 +28,8 @@ struct PredictArguments {
   std::string cluster = {};
   std::string costs = {};
   std::string trace = {};
+  std::vector<std::string> what_if = {};
+  bool sensitivity = false;
   ValidateArguments validate = {};
 };
 
@@ -99,6 +102,39 @@ void print_table(const Prediction& prediction, const UpperBound& bound) {
   }
 }
 
+std::vector<Gain> gains_asked_for(const PredictArguments& arguments, const Plan& plan,
+                                  const ModelConfig& model, const CostModel& costs,
+                                  double step_seconds) {
+  std::vector<Gain> gains;
+  for (const std::string& given : arguments.what_if) {
+    gains.push_back(gain_of(plan, model, costs, step_seconds, parse_improvement(given)));
+  }
+  if (!arguments.sensitivity) return gains;
+  const std::vector<Gain> all = gains_of(plan, model, costs, step_seconds);
+  gains.insert(gains.end(), all.begin(), all.end());
+  return gains;
+}
+
+Json json_of(const std::vector<Gain>& gains) {
+  Json all = Json::array();
+  for (const Gain& gain : gains) {
+    all.push_back({{"what", gain.improvement.what},
+                   {"factor", gain.improvement.factor},
+                   {"step_seconds", gain.step_seconds},
+                   {"speedup", gain.speedup}});
+  }
+  return all;
+}
+
+void print(const std::vector<Gain>& gains) {
+  if (gains.empty()) return;
+  std::printf("\nthe same plan, predicted, if these were faster\n");
+  for (const Gain& gain : gains) {
+    std::printf("  %-16s %5.3g x  step %.6g s, %.3f times as fast\n", gain.improvement.what.c_str(),
+                gain.improvement.factor, gain.step_seconds, gain.speedup);
+  }
+}
+
 UpperBound bound_of(const Plan& plan, const ModelConfig& model, const CostModel& costs) {
   SearchRequest request(costs);
   request.model = model;
@@ -122,10 +158,15 @@ int run_predict(const PredictArguments& arguments, bool json) {
   const Prediction prediction = predict(plan, model, costs, {.timeline = !arguments.trace.empty()});
   if (!arguments.trace.empty()) write_perfetto({&prediction.timeline, 1}, arguments.trace);
   const UpperBound bound = bound_of(plan, model, costs);
+  const std::vector<Gain> gains =
+      gains_asked_for(arguments, plan, model, costs, prediction.step_seconds);
   if (json) {
-    std::cout << json_of(prediction, bound).dump() << '\n';
+    Json object = json_of(prediction, bound);
+    if (!gains.empty()) object["what_if"] = json_of(gains);
+    std::cout << object.dump() << '\n';
   } else {
     print_table(prediction, bound);
+    print(gains);
   }
   return 0;
 }
@@ -140,6 +181,11 @@ void add_predict(CLI::App& app, VerbCall& call) {
   command.add_option("--costs", arguments->costs, "measured costs; without: the data sheets");
   command.add_option("--model", arguments->model, "config.json; without: the one the plan names");
   command.add_option("--trace", arguments->trace, "write the simulated step for Perfetto");
+  command.add_option("--what-if", arguments->what_if,
+                     "PART=FACTOR: the plan's step if links, copies, launches or a kind were so "
+                     "many times as fast");
+  command.add_flag("--sensitivity", arguments->sensitivity,
+                   "what would help most: each part twice as fast, one at a time");
   ValidateArguments& validate = arguments->validate;
   command.add_option(
       "--validate", validate.files,

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "hethub/base/error.h"
+#include "hethub/predict/what_if.h"
 #include "tests/predict/example_plans.h"
 
 namespace hethub {
@@ -209,6 +210,33 @@ TEST(Predict, a_plan_that_leaves_devices_out_runs_on_those_of_its_kinds) {
   EXPECT_EQ(cluster_ranks_of(all, costs.ranks()), (std::vector<int>{0, 1}));
   const Plan many = example_plan({example_pipeline({0, 1, 2}, {"b", "b", "b"}, {2, 1, 1}, 1, 1)});
   EXPECT_THROW(cluster_ranks_of(many, costs.ranks()), Error);
+}
+
+TEST(WhatIf, a_part_twice_as_fast_is_worth_at_most_a_factor_of_two_and_all_parts_are_worth_it) {
+  const CostModel costs(example_cluster(1, 1), {});
+  const ModelConfig model = example_model(4);
+  const Plan plan = example_plan({example_pipeline({0, 1}, {"a", "b"}, {2, 2}, 1, 4)}, "1f1b");
+  const double before = predict(plan, model, costs).step_seconds;
+  const std::vector<Gain> gains = gains_of(plan, model, costs, before);
+  ASSERT_EQ(gains.size(), 5U);  // two kinds, links, copies and launches
+  EXPECT_EQ(gains.front().improvement.what, "b") << "the slower kind has as many layers";
+  CostModel all = costs;
+  for (const Gain& gain : gains) {
+    EXPECT_GE(gain.speedup, 1);
+    EXPECT_LE(gain.speedup, 2);
+    all = improved(all, gain.improvement);
+  }
+  EXPECT_NEAR(predict(plan, model, all).step_seconds, before / 2, 1e-9 * before);
+}
+
+TEST(WhatIf, what_is_no_improvement_is_refused) {
+  EXPECT_EQ(parse_improvement("a100=1.5x").what, "a100");
+  EXPECT_EQ(parse_improvement("links=3").factor, 3);
+  for (const char* wrong : {"links", "=2", "links=", "links=x", "links=0", "links=-1", "links=nan",
+                            "links=1e9", "links=2xx"}) {
+    EXPECT_THROW(parse_improvement(wrong), Error) << wrong;
+  }
+  EXPECT_THROW(improved(CostModel(example_cluster(1, 1), {}), {"abacus", 2}), Error);
 }
 
 TEST(Predict, a_plan_that_is_not_valid_is_refused) {
