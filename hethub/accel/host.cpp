@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "hethub/base/error.h"
+#include "hethub/base/host_memory.h"
 
 namespace hethub {
 namespace {
@@ -121,14 +122,13 @@ Host read_host() {
   hwloc_topology_t raw = topology.get();
   char name[256] = {};
   gethostname(name, sizeof name - 1);
-  const hwloc_obj_t root = hwloc_get_root_obj(raw);
   const hwloc_obj_t package = hwloc_get_obj_by_type(raw, HWLOC_OBJ_PACKAGE, 0);
   return {.name = name,
           .cpu = package == nullptr ? "" : info_of(package, "CPUModel"),
           .sockets = hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_PACKAGE),
           .cores = hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_CORE),
           .threads = hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_PU),
-          .memory_bytes = static_cast<std::int64_t>(root->total_memory),
+          .memory_bytes = host_memory_bytes(),
           .caches = caches_of(raw),
           .nodes = nodes_of(raw),
           .pci = pci_of(raw)};

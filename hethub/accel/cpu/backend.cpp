@@ -1,45 +1,19 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
-#include <limits>
 
 #include <oneapi/dnnl/dnnl.h>
-#include <unistd.h>
 
 #include "hethub/accel/cpu/affinity.h"
 #include "hethub/accel/cpu/cpu.h"
 #include "hethub/accel/cpu/levels.h"
 #include "hethub/accel/cpu/prepare.h"
 #include "hethub/base/error.h"
+#include "hethub/base/host_memory.h"
 #include "hethub/base/host_pages.h"
 
 namespace hethub {
 namespace {
-
-std::int64_t page_bytes() { return sysconf(_SC_PAGESIZE); }
-
-// A file of one number, or the largest number if it holds none ("max") or is not there.
-std::int64_t number_in(const char* path) {
-  std::ifstream file(path);
-  std::int64_t number = 0;
-  return file >> number ? number : std::numeric_limits<std::int64_t>::max();
-}
-
-// What the control group leaves this process, in either version.
-std::int64_t group_limit() {
-  return std::min(number_in("/sys/fs/cgroup/memory.max"),
-                  number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
-}
-
-std::int64_t group_use() {
-  const std::int64_t use = std::min(number_in("/sys/fs/cgroup/memory.current"),
-                                    number_in("/sys/fs/cgroup/memory/memory.usage_in_bytes"));
-  return use == std::numeric_limits<std::int64_t>::max() ? 0 : use;
-}
-
-std::int64_t total_memory() {
-  return std::min<std::int64_t>(sysconf(_SC_PHYS_PAGES) * page_bytes(), group_limit());
-}
 
 // The value after `key` in a file of "key: value" lines.
 std::string value_in(const char* path, std::string_view key) {
@@ -52,15 +26,8 @@ std::string value_in(const char* path, std::string_view key) {
   return "";
 }
 
-std::int64_t free_memory() {
-  const std::string available = value_in("/proc/meminfo", "MemAvailable");
-  const std::int64_t system =
-      available.empty() ? total_memory() : std::strtoll(available.c_str(), nullptr, 10) * 1024;
-  return std::min(system, std::max<std::int64_t>(0, group_limit() - group_use()));
-}
-
 void require_room(std::int64_t bytes) {
-  const std::int64_t free = free_memory();
+  const std::int64_t free = free_host_memory_bytes();
   if (bytes <= free) return;
   throw Error(ErrorCode::kOutOfMemory,
               {.what = "cpu: memory for a buffer",
@@ -119,7 +86,7 @@ DeviceInfo cpu_info(std::string_view level) {
   return {.backend = "cpu",
           .kind = "cpu",
           .name = name.empty() ? "unnamed processor" : name,
-          .memory_bytes = total_memory(),
+          .memory_bytes = host_memory_bytes(),
           .driver = text("oneDNN ", library->major, ".", library->minor, ".", library->patch, ", ",
                          level, " kernels")};
 }

@@ -5,9 +5,9 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 #include <torch/csrc/api/include/torch/version.h>
-#include <unistd.h>
 
 #include "hethub/base/error.h"
+#include "hethub/base/host_memory.h"
 
 namespace hethub::torch_backend {
 namespace {
@@ -73,7 +73,7 @@ DeviceInfo info_of(at::Device device) {
   return {.backend = backend_name(device),
           .kind = is_cpu ? "torch" : "torch-" + type,
           .name = text("libtorch device ", is_cpu ? type : device.str()),
-          .memory_bytes = is_cpu ? sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) : 0,
+          .memory_bytes = is_cpu ? host_memory_bytes() : 0,
           .driver = text("libtorch ", TORCH_VERSION)};
 }
 
