@@ -95,7 +95,7 @@ std::map<std::string, double> tensor_norms(Trainer& trainer, const ModelConfig& 
   std::vector<double> sums(index.size(), 0.0);
   const auto& owned = trainer.rank_plan().owned;
   for (std::size_t piece = 0; piece < owned.size(); ++piece) {
-    sums[index.at(owned[piece].tensor.name)] += result.square_sums[piece];
+    sums[index.at(owned[piece].slice.tensor.name)] += result.square_sums[piece];
   }
   trainer.worker().world().all_reduce_host(sums, trainer.worker().deadline());
   std::map<std::string, double> norms;

@@ -1,7 +1,6 @@
 #include "hethub/plan/rank_plan.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "hethub/base/error.h"
@@ -29,91 +28,64 @@ Program program_of(const Plan& plan, const ModelConfig& model, const RankPositio
 class RankPlanner {
  public:
   RankPlanner(const std::vector<Segment>& segments, RankPlan& rank)
-      : segments_(segments), rank_(rank) {}
+      : segments_(segments), rank_(rank) {
+    for (std::size_t segment = 0; segment < segments.size(); ++segment) {
+      const auto& ranks = segments[segment].ranks;
+      const auto found = std::find(ranks.begin(), ranks.end(), rank.rank);
+      if (found == ranks.end()) continue;
+      held_.push_back({static_cast<int>(segment), static_cast<int>(found - ranks.begin())});
+    }
+    owned_ = owned_slices(segments, held_);
+    ops_ = optimizer_ops(segments, held_);
+  }
 
   void run(const std::vector<ProgramUse>& uses, const RankPlanOptions& options) {
-    find_held();
-    const std::vector<MemoryBlock> blocks = {
-        {"first moment", state_elements_ * 4, false},
-        {"second moment", state_elements_ * 4, false},
-        {"optimizer scalars", kAdamWScalars * 4, false},
-        {"sums of squares", (std::ssize(rank_.owned) + 1) * 4, true},
-        {"norm workspace", norm_workspace(), true},
-        {"collective scratch", scratch_bytes(), true}};
+    const std::vector<MemoryBlock> blocks = {{"first moment", state_bytes(), false},
+                                             {"second moment", state_bytes(), false},
+                                             {"optimizer scalars", kAdamWScalars * 4, false},
+                                             {"sums of squares", std::ssize(owned_) * 4, true},
+                                             {"check sum", 4, true},
+                                             {"norm workspace", norm_workspace(), true},
+                                             {"collective scratch", scratch_bytes(), true}};
     rank_.memory = plan_memory({&rank_.program}, uses, blocks, {options.guard_bytes});
     const auto block = [&](int index) {
       return ArenaRange{rank_.memory.blocks[index], blocks[index].bytes};
     };
+    rank_.parameters = {rank_.memory.parameters_offset, rank_.memory.flat_bytes};
+    rank_.gradients = {rank_.memory.gradients_offset, rank_.memory.flat_bytes};
     rank_.first_moment = block(0);
     rank_.second_moment = block(1);
     rank_.scalars = block(2);
     rank_.square_sums = block(3);
-    rank_.scratch = block(5);
+    rank_.check_sum = block(4);
+    rank_.scratch = block(6);
     place_segments();
-    write_check_ops(block(4));
-    write_norm_ops(block(4));
-    write_update_ops();
+    place_owned();
+    write_ops(block(5));
   }
 
  private:
-  // Parameters lie flat in the order of their addition, which is the segments' order.
-  void find_held() {
-    std::map<std::string, std::int64_t> offsets;
-    std::int64_t end = 0;
-    for (const int parameter : rank_.program.values_of(ValueRole::kParameter)) {
-      const Value& value = rank_.program.values[parameter];
-      offsets[value.name] = end;
-      end += aligned(value.spec.bytes()) / 4;
+  // Each piece's moments begin at an aligned offset.
+  std::int64_t state_bytes() const {
+    std::int64_t bytes = 0;
+    for (const OwnedSlice& slice : owned_) {
+      bytes += aligned(slice.count * 4);
     }
-    for (std::size_t index = 0; index < segments_.size(); ++index) {
-      const auto& ranks = segments_[index].ranks;
-      const auto found = std::find(ranks.begin(), ranks.end(), rank_.rank);
-      if (found == ranks.end()) continue;
-      require_contiguous(segments_[index], offsets);
-      rank_.segments.push_back({.segment = static_cast<int>(index),
-                                .holder = static_cast<int>(found - ranks.begin()),
-                                .offset = offsets.at(segments_[index].tensors.front().name)});
-      find_owned(segments_[index], rank_.segments.back());
-    }
-  }
-
-  // A collective runs over a segment as one range.
-  static void require_contiguous(const Segment& segment,
-                                 const std::map<std::string, std::int64_t>& offsets) {
-    std::int64_t next = offsets.at(segment.tensors.front().name);
-    for (const ModelTensor& tensor : segment.tensors) {
-      require(offsets.at(tensor.name) == next, {.what = "segment " + segment.name,
-                                                .found = "a gap before " + tensor.name,
-                                                .expected = "tensors one after another",
-                                                .fix = "keep the model's order in its programs"});
-      next += padded_elements(tensor);
-    }
-  }
-
-  void find_owned(const Segment& segment, const HeldSegment& held) {
-    for (const SegmentRange& range : owned_ranges(segment, held.holder)) {
-      const ModelTensor& tensor = segment.tensors[range.tensor];
-      rank_.owned.push_back({.tensor = tensor,
-                             .parameter = rank_.program.find(tensor.name),
-                             .first = range.first,
-                             .count = range.count,
-                             .offset = held.offset + range.at,
-                             .state = state_elements_});
-      state_elements_ += aligned(range.count * 4) / 4;
-    }
+    return bytes;
   }
 
   std::int64_t norm_workspace() const {
-    std::int64_t most = facts_of({"", DType::kF32, SumSquares{1}}).workspace_bytes;
-    for (const OwnedPiece& piece : rank_.owned) {
-      most = std::max(most, facts_of(norm_op(piece.tensor, piece.count)).workspace_bytes);
+    std::int64_t most = 0;
+    for (const Op& op : ops_.norms) {
+      most = std::max(most, facts_of(op).workspace_bytes);
     }
+    if (ops_.check) most = std::max(most, facts_of(*ops_.check).workspace_bytes);
     return most;
   }
 
   std::int64_t scratch_bytes() const {
     std::int64_t most = 0;
-    for (const HeldSegment& held : rank_.segments) {
+    for (const Holding& held : held_) {
       const Segment& segment = segments_[held.segment];
       for (const auto& algorithm : {gradient_algorithm(segment), parameter_algorithm(segment)}) {
         most = std::max(most, scratch_elements(algorithm, segment.owned) * 4);
@@ -122,75 +94,88 @@ class RankPlanner {
     return most;
   }
 
+  ArenaRange parameter_range(const ModelTensor& tensor) const {
+    const int parameter = rank_.program.find(tensor.name);
+    return {rank_.memory.offset_of(0, parameter, 0), tensor.elements() * 4};
+  }
+
+  ArenaRange gradient_range(const ModelTensor& tensor) const {
+    const int gradient = rank_.program.gradient_of(rank_.program.find(tensor.name));
+    return {rank_.memory.offset_of(0, gradient, 0), tensor.elements() * 4};
+  }
+
   void place_segments() {
-    for (HeldSegment& held : rank_.segments) {
-      const std::int64_t bytes = segments_[held.segment].elements * 4;
-      held.gradients = {rank_.memory.gradients_offset + held.offset * 4, bytes};
-      held.parameters = {rank_.memory.parameters_offset + held.offset * 4, bytes};
+    for (const Holding& held : held_) {
+      const Segment& segment = segments_[held.segment];
+      require_contiguous(segment);
+      const ModelTensor& first = segment.tensors.front();
+      rank_.segments.push_back(
+          {.segment = held.segment,
+           .holder = held.holder,
+           .gradients = {gradient_range(first).offset, segment.elements * 4},
+           .parameters = {parameter_range(first).offset, segment.elements * 4}});
     }
   }
 
-  void write_check_ops(const ArenaRange& workspace) {
-    const bool mixes = std::any_of(
-        rank_.segments.begin(), rank_.segments.end(),
-        [&](const HeldSegment& held) { return segments_[held.segment].ranks.size() > 1; });
-    if (!mixes) return;
-    const ArenaRange all = {rank_.memory.gradients_offset, rank_.memory.flat_bytes};
-    const Op op = check_op(all.bytes / 4);
-    const ArenaRange sum = {rank_.square_sums.offset + std::ssize(rank_.owned) * 4, 4};
-    rank_.check_ops.push_back({op, {all}, {sum}, {workspace.offset, facts_of(op).workspace_bytes}});
+  // A collective runs over a segment as one range.
+  void require_contiguous(const Segment& segment) const {
+    std::int64_t next = parameter_range(segment.tensors.front()).offset;
+    for (const ModelTensor& tensor : segment.tensors) {
+      require(parameter_range(tensor).offset == next,
+              {.what = "segment " + segment.name,
+               .found = "a gap before " + tensor.name,
+               .expected = "tensors one after another",
+               .fix = "keep the model's order in its programs"});
+      next += padded_elements(tensor) * 4;
+    }
   }
 
-  void write_norm_ops(const ArenaRange& workspace) {
+  void place_owned() {
+    std::int64_t state = 0;
+    for (const OwnedSlice& slice : owned_) {
+      const std::int64_t into = slice.first * 4;
+      const std::int64_t bytes = slice.count * 4;
+      rank_.owned.push_back({.slice = slice,
+                             .parameters = {parameter_range(slice.tensor).offset + into, bytes},
+                             .gradients = {gradient_range(slice.tensor).offset + into, bytes},
+                             .first_moment = {rank_.first_moment.offset + state, bytes},
+                             .second_moment = {rank_.second_moment.offset + state, bytes}});
+      state += aligned(bytes);
+    }
+  }
+
+  void write_ops(const ArenaRange& workspace) {
+    const auto workspace_of = [&](const Op& op) {
+      return ArenaRange{workspace.offset, facts_of(op).workspace_bytes};
+    };
+    if (ops_.check) {
+      const Op& check = *ops_.check;
+      rank_.check_ops = {{check, {rank_.gradients}, {rank_.check_sum}, workspace_of(check)}};
+    }
     for (std::size_t index = 0; index < rank_.owned.size(); ++index) {
       const OwnedPiece& piece = rank_.owned[index];
-      const ArenaRange gradient = {rank_.memory.gradients_offset + piece.offset * 4,
-                                   piece.count * 4};
       const ArenaRange sum = {rank_.square_sums.offset + static_cast<std::int64_t>(index) * 4, 4};
-      const Op op = norm_op(piece.tensor, piece.count);
-      rank_.norm_ops.push_back(
-          {op, {gradient}, {sum}, {workspace.offset, facts_of(op).workspace_bytes}});
-    }
-  }
-
-  void write_update_ops() {
-    for (const OwnedPiece& piece : rank_.owned) {
-      const std::int64_t bytes = piece.count * 4;
-      const ArenaRange p = {rank_.memory.parameters_offset + piece.offset * 4, bytes};
-      const ArenaRange m = {rank_.first_moment.offset + piece.state * 4, bytes};
-      const ArenaRange v = {rank_.second_moment.offset + piece.state * 4, bytes};
-      const ArenaRange g = {rank_.memory.gradients_offset + piece.offset * 4, bytes};
+      const Op& norm = ops_.norms[index];
+      rank_.norm_ops.push_back({norm, {piece.gradients}, {sum}, workspace_of(norm)});
+      const ArenaRange& p = piece.parameters;
+      const ArenaRange& m = piece.first_moment;
+      const ArenaRange& v = piece.second_moment;
       rank_.update_ops.push_back(
-          {update_op(piece.tensor, piece.count), {p, m, v, g, rank_.scalars}, {p, m, v}});
+          {ops_.updates[index], {p, m, v, piece.gradients, rank_.scalars}, {p, m, v}});
     }
-    const ArenaRange all = {rank_.memory.gradients_offset, rank_.memory.flat_bytes};
-    rank_.update_ops.push_back({zero_op(all.bytes / 4), {}, {all}});
+    rank_.zero_ops = {{ops_.zero, {}, {rank_.gradients}}};
   }
 
   const std::vector<Segment>& segments_;
   RankPlan& rank_;
-  std::int64_t state_elements_ = 0;
+  std::vector<Holding> held_ = {};
+  std::vector<OwnedSlice> owned_ = {};
+  OptimizerOps ops_ = {};
 };
 
 }  // namespace
 
 std::int64_t summary_numbers(std::int64_t ranks) { return kSummaryNumbers + ranks; }
-
-Op norm_op(const ModelTensor& tensor, std::int64_t count) {
-  return {"norm " + tensor.name, DType::kF32, SumSquares{count}};
-}
-
-Op update_op(const ModelTensor& tensor, std::int64_t count) {
-  return {"adamw " + tensor.name, DType::kF32, AdamW{.count = count, .decay = tensor.decays()}};
-}
-
-Op check_op(std::int64_t elements) {
-  return {"check gradients", DType::kF32, SumSquares{elements}};
-}
-
-Op zero_op(std::int64_t elements) {
-  return {"zero gradients", DType::kF32, Fill{.count = elements, .value = 0}};
-}
 
 Schedule schedule_of(const Plan& plan, int pipeline) {
   const Pipeline& of = plan.pipelines.at(pipeline);

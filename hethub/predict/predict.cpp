@@ -126,7 +126,8 @@ StepNumbers numbers_of(const Plan& plan, const std::vector<RankPlan>& ranks, con
   for (const RankPlan& rank : ranks) {
     const ProgramCost check = price_ops(costs, rank.kind, rank.check_ops);
     const ProgramCost norm = price_ops(costs, rank.kind, rank.norm_ops);
-    const ProgramCost update = price_ops(costs, rank.kind, rank.update_ops);
+    ProgramCost update = price_ops(costs, rank.kind, rank.update_ops);
+    update.add(price_ops(costs, rank.kind, rank.zero_ops));
     total.add(check);
     total.add(norm);
     total.add(update);

@@ -70,7 +70,7 @@ std::vector<Op> ops_of(const RankPlan& rank, const std::vector<Segment>& segment
       ops.push_back(instruction.op);
     }
   }
-  for (const auto* list : {&rank.check_ops, &rank.norm_ops, &rank.update_ops}) {
+  for (const auto* list : {&rank.check_ops, &rank.norm_ops, &rank.update_ops, &rank.zero_ops}) {
     for (const StepOp& step : *list) {
       ops.push_back(step.op);
     }

@@ -14,57 +14,28 @@ constexpr double kDeviceTimeout = 300;
 
 }  // namespace
 
-LoadedProgram::LoadedProgram(Backend& backend, const RankPlan& rank)
-    : rank_(rank),
-      arena_(backend.allocate(rank.memory.arena_bytes)),
-      queue_(backend.make_queue()),
-      phases_(kPhases) {
-  const auto prepared = [&](const Op& op) {
-    for (const auto& [known, made] : prepared_) {
-      if (same_work(known, op)) return made.get();
-    }
-    prepared_.emplace_back(op, backend.prepare(op));
-    return prepared_.back().second.get();
-  };
-  for (int phase = 0; phase < kPhases; ++phase) {
-    int index = 0;
-    for (const Instruction& instruction : rank.program.phase(static_cast<Phase>(phase))) {
-      Bound bound{.op = prepared(instruction.op)};
-      for (const int value : instruction.inputs) {
-        bound.inputs.push_back(view(value));
-      }
-      for (const int value : instruction.outputs) {
-        bound.outputs.push_back(view(value));
-      }
-      bound.workspace = {arena_.get(),
-                         rank.memory.workspace_of(0, static_cast<Phase>(phase), index++, 0),
-                         facts_of(instruction.op).workspace_bytes};
-      phases_[phase].push_back(std::move(bound));
-    }
-  }
+LoadedProgram::LoadedProgram(Backend& backend, const RankPlan& rank) : device_(backend, rank) {
   fill();
-}
-
-View LoadedProgram::view(int value) const {
-  return {arena_.get(), rank_.memory.offset_of(0, value, 0),
-          rank_.program.values.at(value).spec.bytes()};
+  find_inputs();
 }
 
 void LoadedProgram::fill() {
-  const Program& program = rank_.program;
   std::vector<float> numbers(std::size_t{1} << 16);
   for (std::size_t index = 0; index < numbers.size(); ++index) {
     numbers[index] = 0.02F * (static_cast<float>(index * 7919 % 1024) / 512.0F - 0.999F);
   }
   const auto source = std::as_bytes(std::span(numbers));
-  for (std::int64_t at = 0; at < arena_->bytes(); at += std::ssize(source)) {
-    const std::int64_t part = std::min<std::int64_t>(std::ssize(source), arena_->bytes() - at);
-    queue_->upload(source.first(static_cast<std::size_t>(part)), {arena_.get(), at, part});
+  const std::int64_t bytes = device_.plan().memory.arena_bytes;
+  for (std::int64_t at = 0; at < bytes; at += std::ssize(source)) {
+    const std::int64_t part = std::min<std::int64_t>(std::ssize(source), bytes - at);
+    device_.queue().upload(source.first(static_cast<std::size_t>(part)),
+                           device_.view(ArenaRange{at, part}));
   }
-  for (const Constant& constant : program.constants) {
-    queue_->upload(std::as_bytes(std::span(constant.data)), view(constant.value));
-  }
-  queue_->synchronize(after_seconds(kDeviceTimeout));
+  device_.upload_constants();
+}
+
+void LoadedProgram::find_inputs() {
+  const Program& program = device_.plan().program;
   for (const Instruction& instruction : program.forward) {
     for (const int input : instruction.inputs) {
       const Value& value = program.values[input];
@@ -77,18 +48,18 @@ void LoadedProgram::fill() {
 
 double LoadedProgram::run(Phase phase) {
   const double begin = seconds_now();
+  Queue& queue = device_.queue();
   if (phase == Phase::kForward) {
     for (const auto& [value, numbers] : inputs_) {
-      queue_->upload(std::as_bytes(std::span(numbers)), view(value));
+      queue.upload(std::as_bytes(std::span(numbers)), device_.view(value, 0));
     }
   }
-  for (const Bound& bound : phases_.at(static_cast<std::size_t>(phase))) {
-    queue_->run(*bound.op, bound.inputs, bound.outputs, bound.workspace);
-  }
+  device_.run(phase, 0);
   if (phase == Phase::kForward && !losses_.empty()) {
-    queue_->download(view(rank_.program.losses), std::as_writable_bytes(std::span(losses_)));
+    queue.download(device_.view(device_.plan().program.losses, 0),
+                   std::as_writable_bytes(std::span(losses_)));
   }
-  queue_->synchronize(after_seconds(kDeviceTimeout));
+  queue.synchronize(after_seconds(kDeviceTimeout));
   return seconds_now() - begin;
 }
 

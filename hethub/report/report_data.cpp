@@ -31,8 +31,8 @@ std::int64_t fixed_of_kind(const Costs* costs, const std::string& name) {
 RankMemory memory_of(const RankPlan& rank) {
   RankMemory memory{.rank = rank.rank,
                     .kind = rank.kind,
-                    .parameters = rank.memory.flat_bytes,
-                    .gradients = rank.memory.flat_bytes,
+                    .parameters = rank.parameters.bytes,
+                    .gradients = rank.gradients.bytes,
                     .optimizer = rank.first_moment.bytes + rank.second_moment.bytes,
                     .shared = rank.memory.shared_bytes,
                     .arena = rank.memory.arena_bytes};

@@ -2,7 +2,7 @@
 
 #include "hethub/base/text.h"
 #include "hethub/model/decoder.h"
-#include "hethub/plan/rank_plan.h"
+#include "hethub/plan/optimizer_ops.h"
 #include "hethub/program/differentiate.h"
 
 namespace hethub {
@@ -65,26 +65,19 @@ double StagePricer::seconds(const std::string& kind, const Op& op) {
 void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& segments,
                                 StepNumbers& numbers) {
   const std::vector<std::string> kinds = plan.kind_of_rank();
-  numbers.check_seconds.assign(kinds.size(), 0);
-  numbers.norm_seconds.assign(kinds.size(), 0);
-  numbers.update_seconds.assign(kinds.size(), 0);
-  std::vector<std::int64_t> held(kinds.size(), 0);
-  std::vector<bool> mixes(kinds.size(), false);
-  for (const Segment& segment : segments) {
-    for (std::size_t holder = 0; holder < segment.ranks.size(); ++holder) {
-      const int rank = segment.ranks[holder];
-      held[rank] += segment.elements;
-      if (segment.ranks.size() > 1) mixes[rank] = true;
-      for (const SegmentRange& range : owned_ranges(segment, static_cast<int>(holder))) {
-        const ModelTensor& tensor = segment.tensors[range.tensor];
-        numbers.norm_seconds[rank] += seconds(kinds[rank], norm_op(tensor, range.count));
-        numbers.update_seconds[rank] += seconds(kinds[rank], update_op(tensor, range.count));
-      }
-    }
-  }
+  const auto held = holdings_of(segments, static_cast<int>(kinds.size()));
   for (std::size_t rank = 0; rank < kinds.size(); ++rank) {
-    numbers.update_seconds[rank] += seconds(kinds[rank], zero_op(held[rank]));
-    if (mixes[rank]) numbers.check_seconds[rank] = seconds(kinds[rank], check_op(held[rank]));
+    const OptimizerOps ops = optimizer_ops(segments, held[rank]);
+    const auto sum = [&](const std::vector<Op>& list) {
+      double all = 0;
+      for (const Op& op : list) {
+        all += seconds(kinds[rank], op);
+      }
+      return all;
+    };
+    numbers.check_seconds.push_back(ops.check ? seconds(kinds[rank], *ops.check) : 0);
+    numbers.norm_seconds.push_back(sum(ops.norms));
+    numbers.update_seconds.push_back(sum(ops.updates) + seconds(kinds[rank], ops.zero));
   }
 }
 

@@ -42,6 +42,19 @@ void check_all_known(const HfWeights& weights, const ModelConfig& model) {
   }
 }
 
+// Where a piece's values of one role lie.
+const ArenaRange& range_of(const OwnedPiece& piece, TensorRole role) {
+  switch (role) {
+    case TensorRole::kParameter:
+      return piece.parameters;
+    case TensorRole::kFirstMoment:
+      return piece.first_moment;
+    case TensorRole::kSecondMoment:
+      break;
+  }
+  return piece.second_moment;
+}
+
 }  // namespace
 
 // Returns when the values are on the device.
@@ -103,38 +116,24 @@ std::vector<LogicalTensor> ModelState::logical_tensors() const {
   return all;
 }
 
-// Where a piece's elements of one role lie in the arena.
-ArenaRange ModelState::range_of(const OwnedPiece& piece, TensorRole role, std::int64_t first,
-                                std::int64_t count) const {
-  const RankPlan& plan = device_.plan();
-  const std::int64_t into = first - piece.first;
-  switch (role) {
-    case TensorRole::kParameter:
-      return {plan.memory.parameters_offset + (piece.offset + into) * 4, count * 4};
-    case TensorRole::kFirstMoment:
-      return {plan.first_moment.offset + (piece.state + into) * 4, count * 4};
-    case TensorRole::kSecondMoment:
-      return {plan.second_moment.offset + (piece.state + into) * 4, count * 4};
-  }
-  return {};
-}
-
 ShardRecord ModelState::save(const ShardPlace& place, const ShardOptions& options) {
   std::vector<OwnedRange> ranges;
   std::vector<const OwnedPiece*> pieces;
   for (const OwnedPiece& piece : device_.plan().owned) {
     for (const TensorRole role :
          {TensorRole::kParameter, TensorRole::kFirstMoment, TensorRole::kSecondMoment}) {
-      ranges.push_back({{.name = piece.tensor.name, .role = role, .shape = piece.tensor.shape},
-                        piece.first,
-                        piece.count});
+      const OwnedSlice& owned = piece.slice;
+      ranges.push_back({{.name = owned.tensor.name, .role = role, .shape = owned.tensor.shape},
+                        owned.first,
+                        owned.count});
       pieces.push_back(&piece);
     }
   }
   const auto fetch = [&](std::size_t index, std::int64_t first, std::int64_t count,
                          std::span<std::byte> out) {
-    const ArenaRange range = range_of(*pieces[index], ranges[index].tensor.role, first, count);
-    device_.queue().download(device_.view(range), out);
+    const ArenaRange& all = range_of(*pieces[index], ranges[index].tensor.role);
+    const std::int64_t into = (first - ranges[index].first) * 4;
+    device_.queue().download(device_.view(all).slice(into, count * 4), out);
     device_.synchronize(in_ten_minutes());
   };
   return write_shard(place, ranges, fetch, options);
@@ -149,10 +148,11 @@ CheckpointFacts ModelState::load_checkpoint(const std::filesystem::path& folder)
   });
   for (const OwnedPiece& piece : device_.plan().owned) {
     for (const TensorRole role : {TensorRole::kFirstMoment, TensorRole::kSecondMoment}) {
-      std::vector<float> values(static_cast<std::size_t>(piece.count));
-      checkpoint.read(piece.tensor.name, role, piece.first, piece.count,
+      const OwnedSlice& owned = piece.slice;
+      std::vector<float> values(static_cast<std::size_t>(owned.count));
+      checkpoint.read(owned.tensor.name, role, owned.first, owned.count,
                       std::as_writable_bytes(std::span(values)));
-      upload(values, range_of(piece, role, piece.first, piece.count));
+      upload(values, range_of(piece, role));
     }
   }
   return checkpoint.facts();

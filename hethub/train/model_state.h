@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "hethub/accel/rank/rank_device.h"
 #include "hethub/checkpoint/writer.h"
 #include "hethub/model/config.h"
-#include "hethub/train/rank_device.h"
 
 namespace hethub {
 
@@ -39,8 +39,6 @@ class ModelState {
  private:
   void for_each_parameter(
       const std::function<void(const ModelTensor& tensor, std::span<float> values)>& fill);
-  ArenaRange range_of(const OwnedPiece& piece, TensorRole role, std::int64_t first,
-                      std::int64_t count) const;
   void upload(const std::vector<float>& values, const ArenaRange& range);
 
   const ModelConfig& model_;

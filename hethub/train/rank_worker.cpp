@@ -55,7 +55,7 @@ RankWorker::RankWorker(const RankWorkerOptions& options)
     host_.positions[row] =
         static_cast<std::int32_t>(row % static_cast<std::size_t>(options_.plan->sequence_length));
   }
-  sums_.resize(rank_.owned.size() + 1);
+  sums_.resize(rank_.owned.size());
   for (const Segment& segment : *options_.segments) {
     for (const ModelTensor& tensor : segment.tensors) {
       tensor_names_.push_back(tensor.name);
@@ -256,14 +256,16 @@ void RankWorker::sync_gradients() {
 // A sum that is not finite is found before it spreads to the other holders.
 void RankWorker::check_gradients() {
   finish_sends();
-  const ArenaRange all = {rank_.memory.gradients_offset, rank_.memory.flat_bytes};
-  if (options_.before_sync) options_.before_sync(step_, device_.view(all), device_.queue());
+  if (options_.before_sync) {
+    options_.before_sync(step_, device_.view(rank_.gradients), device_.queue());
+  }
   if (device_.check_ops().empty()) return;
   device_.run(device_.check_ops());
-  device_.queue().download(device_.view(rank_.square_sums),
-                           std::as_writable_bytes(std::span(sums_)));
+  float sum = 0;
+  device_.queue().download(device_.view(rank_.check_sum),
+                           std::as_writable_bytes(std::span(&sum, 1)));
   device_.synchronize(deadline());
-  if (!std::isfinite(sums_.back())) nonfinite_ = first_nonfinite_tensor();
+  if (!std::isfinite(sum)) nonfinite_ = first_nonfinite_tensor();
 }
 
 int RankWorker::ordinal_of(const std::string& tensor) const {
@@ -291,7 +293,7 @@ void RankWorker::read_square_sums() {
   device_.queue().download(device_.view(rank_.square_sums),
                            std::as_writable_bytes(std::span(sums_)));
   device_.synchronize(deadline());
-  result_.square_sums.assign(sums_.begin(), sums_.end() - 1);
+  result_.square_sums.assign(sums_.begin(), sums_.end());
 }
 
 void RankWorker::sync_norm() {
@@ -301,7 +303,7 @@ void RankWorker::sync_norm() {
     summary_[kSquareSum] += std::isfinite(sum) ? sum : 0;
     // Where gradients are mixed, check_gradients() has found whose they were.
     if (!std::isfinite(sum) && nonfinite_ == 0 && device_.check_ops().empty()) {
-      nonfinite_ = ordinal_of(rank_.owned[piece].tensor.name);
+      nonfinite_ = ordinal_of(rank_.owned[piece].slice.tensor.name);
     }
   }
   if (!std::isfinite(loss_sum_) && nonfinite_ == 0) nonfinite_ = -1;
@@ -337,13 +339,14 @@ void RankWorker::note_nonfinite() {
 
 void RankWorker::update() {
   if (result_.skipped) {
-    device_.zero_gradients();
+    device_.run(device_.zero_ops());
     return device_.synchronize(deadline());
   }
   const auto scalars = adamw_scalars(options_.optimizer, result_.learning_rate, update_,
                                      {summary_[kTokens], summary_[kSquareSum]});
   device_.queue().upload(std::as_bytes(std::span(scalars)), device_.view(rank_.scalars));
   device_.run(device_.update_ops());
+  device_.run(device_.zero_ops());
   device_.synchronize(deadline());
 }
 

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "hethub/accel/rank/rank_device.h"
 #include "hethub/comm/communicator.h"
 #include "hethub/comm/device_port.h"
 #include "hethub/data/sample_source.h"
 #include "hethub/plan/rank_plan.h"
 #include "hethub/train/executor.h"
 #include "hethub/train/optimizer.h"
-#include "hethub/train/rank_device.h"
 
 namespace hethub {
 
@@ -118,7 +118,7 @@ class RankWorker : public StageWorker {
   Schedule forward_only_ = {};
   std::vector<std::array<Request, 2>> sends_ = {};  // by lane: activation, gradient
   HostInputs host_ = {};
-  std::vector<float> sums_ = {};                // of the owned pieces, then of check_ops
+  std::vector<float> sums_ = {};                // of the owned pieces
   std::vector<std::string> tensor_names_ = {};  // of the whole model
   int nonfinite_ = 0;  // the first bad tensor of this rank, counted from 1; -1: the loss; 0: none
   std::vector<double> summary_ = {};

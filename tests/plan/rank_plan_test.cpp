@@ -49,8 +49,8 @@ TEST(RankPlan, each_element_has_one_owner) {
       for (int rank = 0; rank < 3; ++rank) {
         const RankPlan made = make_rank_plan(plan, model, segments, rank);
         for (const OwnedPiece& piece : made.owned) {
-          owned[piece.tensor.name] += piece.count;
-          EXPECT_TRUE(starts.insert({piece.tensor.name, piece.first}).second);
+          owned[piece.slice.tensor.name] += piece.slice.count;
+          EXPECT_TRUE(starts.insert({piece.slice.tensor.name, piece.slice.first}).second);
         }
       }
       for (const ModelTensor& tensor : tensors_of(model)) {
@@ -67,8 +67,11 @@ TEST(RankPlan, pieces_lie_where_their_parameters_do) {
   for (int rank = 0; rank < 3; ++rank) {
     const RankPlan made = make_rank_plan(plan, model, segments, rank);
     for (const OwnedPiece& piece : made.owned) {
-      EXPECT_EQ(made.memory.offset_of(0, piece.parameter, 0) + piece.first * 4,
-                made.memory.parameters_offset + piece.offset * 4);
+      const int parameter = made.program.find(piece.slice.tensor.name);
+      EXPECT_EQ(made.memory.offset_of(0, parameter, 0) + piece.slice.first * 4,
+                piece.parameters.offset);
+      EXPECT_EQ(piece.gradients.offset - made.gradients.offset,
+                piece.parameters.offset - made.parameters.offset);
     }
     for (const HeldSegment& held : made.segments) {
       const int first = made.program.find(segments[held.segment].tensors.front().name);

@@ -112,11 +112,11 @@ TEST(Step, writes_nothing_outside_its_values) {
       }
     }
   }
-  for (const ArenaRange& range :
-       {rank.first_moment, rank.second_moment, rank.scalars, rank.square_sums, rank.scratch}) {
+  for (const ArenaRange& range : {rank.first_moment, rank.second_moment, rank.scalars,
+                                  rank.square_sums, rank.check_sum, rank.scratch}) {
     mark(range.offset, range.bytes);
   }
-  mark(rank.memory.gradients_offset, rank.memory.flat_bytes);
+  mark(rank.gradients.offset, rank.gradients.bytes);
   std::byte* arena = device.view(ArenaRange{0, rank.memory.arena_bytes}).buffer->host_data();
   std::int64_t guards = 0;
   for (std::int64_t at = 0; at < rank.memory.arena_bytes; ++at) {
@@ -131,6 +131,7 @@ TEST(Step, writes_nothing_outside_its_values) {
   }
   device.run(device.norm_ops());
   device.run(device.update_ops());
+  device.run(device.zero_ops());
   device.synchronize(std::chrono::steady_clock::now() + std::chrono::seconds(60));
   for (std::int64_t at = 0; at < rank.memory.arena_bytes; ++at) {
     ASSERT_TRUE(owned[at] || arena[at] == std::byte{0xA5}) << "at " << at;

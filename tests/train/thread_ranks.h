@@ -58,8 +58,7 @@ inline std::vector<ThreadRank> train_in_threads(const TrainOptions& options,
         for (std::int64_t step = 0; step < options.steps; ++step) {
           ranks[rank].steps.push_back(trainer.worker().run_step(source, step, step + 1));
         }
-        const MemoryPlan& memory = trainer.rank_plan().memory;
-        ranks[rank].parameters = trainer.read_floats({memory.parameters_offset, memory.flat_bytes});
+        ranks[rank].parameters = trainer.read_floats(trainer.rank_plan().parameters);
       } catch (const Error& error) {
         errors[rank] = std::current_exception();
         world[rank]->abort(error);

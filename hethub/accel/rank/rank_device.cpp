@@ -1,4 +1,4 @@
-#include "hethub/train/rank_device.h"
+#include "hethub/accel/rank/rank_device.h"
 
 #include <algorithm>
 #include <chrono>
@@ -29,15 +29,10 @@ RankDevice::RankDevice(Backend& backend, const RankPlan& plan)
       }
     }
   }
-  for (const StepOp& op : plan.check_ops) {
-    check_ops_.push_back(bind(op));
-  }
-  for (const StepOp& op : plan.norm_ops) {
-    norm_ops_.push_back(bind(op));
-  }
-  for (const StepOp& op : plan.update_ops) {
-    update_ops_.push_back(bind(op));
-  }
+  check_ops_ = bind(plan.check_ops);
+  norm_ops_ = bind(plan.norm_ops);
+  update_ops_ = bind(plan.update_ops);
+  zero_ops_ = bind(plan.zero_ops);
   upload_constants();
 }
 
@@ -58,11 +53,6 @@ void RankDevice::run(const std::vector<BoundOp>& ops) {
   for (const BoundOp& bound : ops) {
     queue_->run(*bound.op, bound.inputs, bound.outputs, bound.workspace);
   }
-}
-
-void RankDevice::zero_gradients() {
-  const BoundOp& last = update_ops_.back();
-  queue_->run(*last.op, last.inputs, last.outputs, last.workspace);
 }
 
 // Ops of the same sizes are the same to a device, whatever they are called.
@@ -87,15 +77,20 @@ BoundOp RankDevice::bind(const Instruction& instruction, Phase phase, int index,
   return bound;
 }
 
-BoundOp RankDevice::bind(const StepOp& step_op) {
-  BoundOp bound{.op = &prepared(step_op.op), .workspace = view(step_op.workspace)};
-  for (const ArenaRange& range : step_op.inputs) {
-    bound.inputs.push_back(view(range));
+std::vector<BoundOp> RankDevice::bind(const std::vector<StepOp>& step_ops) {
+  std::vector<BoundOp> all;
+  for (const StepOp& step_op : step_ops) {
+    BoundOp& bound = all.emplace_back();
+    bound.op = &prepared(step_op.op);
+    bound.workspace = view(step_op.workspace);
+    for (const ArenaRange& range : step_op.inputs) {
+      bound.inputs.push_back(view(range));
+    }
+    for (const ArenaRange& range : step_op.outputs) {
+      bound.outputs.push_back(view(range));
+    }
   }
-  for (const ArenaRange& range : step_op.outputs) {
-    bound.outputs.push_back(view(range));
-  }
-  return bound;
+  return all;
 }
 
 void RankDevice::upload_constants() {

@@ -40,9 +40,10 @@ class RankDevice {
   const std::vector<BoundOp>& check_ops() const { return check_ops_; }
   const std::vector<BoundOp>& norm_ops() const { return norm_ops_; }
   const std::vector<BoundOp>& update_ops() const { return update_ops_; }
+  const std::vector<BoundOp>& zero_ops() const { return zero_ops_; }
 
-  /// Queues only the op that zeroes the gradients: what is left of an update that is skipped.
-  void zero_gradients();
+  /// Writes the programs' constants to where they lie, which making it has done once.
+  void upload_constants();
 
   View view(const ArenaRange& range) const { return {arena_.get(), range.offset, range.bytes}; }
 
@@ -57,8 +58,7 @@ class RankDevice {
  private:
   PreparedOp& prepared(const Op& op);
   BoundOp bind(const Instruction& instruction, Phase phase, int index, int micro_batch);
-  BoundOp bind(const StepOp& step_op);
-  void upload_constants();
+  std::vector<BoundOp> bind(const std::vector<StepOp>& step_ops);
 
   Backend& backend_;
   const RankPlan& plan_;
@@ -69,6 +69,7 @@ class RankDevice {
   std::vector<BoundOp> check_ops_ = {};
   std::vector<BoundOp> norm_ops_ = {};
   std::vector<BoundOp> update_ops_ = {};
+  std::vector<BoundOp> zero_ops_ = {};
 };
 
 }  // namespace hethub

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "hethub/op/op.h"
+#include "hethub/plan/segments.h"
+
+namespace hethub {
+
+/// A segment, and which of its holders a rank is.
+struct Holding {
+  int segment = 0;  ///< position in segments_of
+  int holder = 0;   ///< position in the segment's ranks
+};
+
+/// What each of `world_size` ranks holds, in the segments' order.
+std::vector<std::vector<Holding>> holdings_of(const std::vector<Segment>& segments, int world_size);
+
+/// A part of one tensor that a rank owns: it sums its gradient's squares and updates it.
+struct OwnedSlice {
+  ModelTensor tensor = {};
+  std::int64_t first = 0;  ///< element of the tensor
+  std::int64_t count = 0;
+};
+
+/// What a rank owns of what it holds, in the segments' order.
+std::vector<OwnedSlice> owned_slices(const std::vector<Segment>& segments,
+                                     const std::vector<Holding>& held);
+
+/// A rank's ops outside its programs.
+struct OptimizerOps {
+  /// kCheckGradients: the sum of squares of all this rank's own gradients, so that a rank
+  /// whose gradients stopped being numbers is known before they are mixed with others'. None where
+  /// nothing is mixed.
+  std::optional<Op> check = {};
+  std::vector<Op> norms = {};    ///< kNormGradients: the sum of squares of each owned range
+  std::vector<Op> updates = {};  ///< kUpdate: AdamW on each owned range
+  Op zero = {};                  ///< then the flat gradients begin the next step as zeros
+};
+
+/// The one builder of these ops: what is priced and what runs.
+OptimizerOps optimizer_ops(const std::vector<Segment>& segments, const std::vector<Holding>& held);
+
+}  // namespace hethub
