@@ -164,7 +164,7 @@ TrainOptions complete(const Options& options) {
     read_injection(spec, train.inject);
   }
   if (!options.costs.empty()) {
-    train.peak_flops_per_s = measured_peak(train.plan, read_costs(options.costs));
+    train.gemm_flops_per_s = measured_gemm_rate(train.plan, read_costs(options.costs));
   }
   if (train.trace_steps == 0 && !options.trace.empty()) train.trace_steps = 3;
   return train;
@@ -243,13 +243,7 @@ int run(const Options& options, bool json) {
   if (options.dry_run) return dry_run(options, train);
   require_valid(train.plan, train.model);
   RendezvousOptions meeting = rendezvous_from_environment(process_environment());
-  if (meeting.world_size != train.plan.world_size()) {
-    throw Error(ErrorCode::kInvalidPlan,
-                {.what = "plan: number of ranks",
-                 .found = text(train.plan.world_size()),
-                 .expected = text(meeting.world_size, ", as many as were started"),
-                 .fix = "start the run with 'hethub launch --plan', which counts them"});
-  }
+  require_ranks(train.plan, meeting.world_size);
   // Of the other ranks' hosts this build knows nothing.
   require_backends({train.plan.kind_of_rank().at(static_cast<std::size_t>(meeting.rank))},
                    options.cluster);

@@ -63,7 +63,7 @@ std::unique_ptr<Backend> open_kind(const std::string& kind, const std::string& c
   return open_backend(backend, options);
 }
 
-double measured_peak(const Plan& plan, const Costs& costs) {
+double measured_gemm_rate(const Plan& plan, const Costs& costs) {
   double sum = 0;
   for (const std::string& kind : plan.kind_of_rank()) {
     const auto found = costs.kinds.find(kind);

@@ -29,6 +29,6 @@ std::unique_ptr<Backend> open_kind(const std::string& kind, const std::string& c
 
 /// The sum over the plan's ranks of their kinds' measured matrix-product rates; 0 if one is
 /// missing.
-double measured_peak(const Plan& plan, const Costs& costs);
+double measured_gemm_rate(const Plan& plan, const Costs& costs);
 
 }  // namespace hethub

@@ -174,4 +174,13 @@ void require_valid(const Plan& plan, const ModelConfig& model,
   throw Error(ErrorCode::kInvalidPlan, std::move(all));
 }
 
+void require_ranks(const Plan& plan, int started) {
+  if (plan.world_size() == started) return;
+  throw Error(ErrorCode::kInvalidPlan,
+              {.what = "plan: number of ranks",
+               .found = text(plan.world_size()),
+               .expected = text(started, ", as many as were started"),
+               .fix = "start the run with 'hethub launch --plan', which counts them"});
+}
+
 }  // namespace hethub

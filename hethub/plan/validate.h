@@ -19,4 +19,7 @@ std::vector<Error> validate(const Plan& plan, const ModelConfig& model,
 void require_valid(const Plan& plan, const ModelConfig& model,
                    const std::vector<std::string>& kind_of_rank = {});
 
+/// Throws kInvalidPlan unless so many ranks were started as `plan` has.
+void require_ranks(const Plan& plan, int started);
+
 }  // namespace hethub

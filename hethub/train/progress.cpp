@@ -26,8 +26,8 @@ double tokens_per_second(const StepResult& result, const ProgressFacts& facts) {
 }
 
 double gemm_fraction(const StepResult& result, const ProgressFacts& facts) {
-  if (facts.peak_flops_per_s <= 0) return 0;
-  return tokens_per_second(result, facts) * facts.flops_per_token / facts.peak_flops_per_s;
+  if (facts.gemm_flops_per_s <= 0) return 0;
+  return tokens_per_second(result, facts) * facts.flops_per_token / facts.gemm_flops_per_s;
 }
 
 // Numbers that are none have no place in JSON.
@@ -52,7 +52,7 @@ std::string progress_line(const StepResult& result, const ProgressFacts& facts) 
     line += printed(" (predicted %.3f, %+.1f%%)", facts.predicted_seconds,
                     100 * (facts.predicted_seconds / facts.step_seconds - 1));
   }
-  if (facts.peak_flops_per_s > 0) {
+  if (facts.gemm_flops_per_s > 0) {
     line += printed(" | %.1f%% of measured peak", 100 * gemm_fraction(result, facts));
   }
   line += printed(" | mem %s | gnorm %.3f | lr %.2e",
@@ -74,7 +74,7 @@ std::string progress_json(const StepResult& result, const ProgressFacts& facts) 
     json["predicted_step_seconds"] = facts.predicted_seconds;
     json["prediction_error"] = facts.predicted_seconds / facts.step_seconds - 1;
   }
-  if (facts.peak_flops_per_s > 0) json["gemm_fraction"] = gemm_fraction(result, facts);
+  if (facts.gemm_flops_per_s > 0) json["gemm_fraction"] = gemm_fraction(result, facts);
   json["arena_bytes"] = facts.arena_bytes;
   json["peak_resident_bytes"] = peak_resident_bytes();
   json["grad_norm"] = number(result.gradient_norm);

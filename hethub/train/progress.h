@@ -15,7 +15,7 @@ struct ProgressFacts {
   double step_seconds = 0;       ///< wall time of this step
   double predicted_seconds = 0;  ///< by the plan; 0: not known
   double flops_per_token = 0;    ///< model FLOPs
-  double peak_flops_per_s = 0;   ///< sum of the devices' measured matrix-product peaks; 0: unknown
+  double gemm_flops_per_s = 0;   ///< sum of the devices' measured rates; 0: not known
   double seconds_left = 0;       ///< 0: not known yet
   std::int64_t arena_bytes = 0;  ///< the largest rank's
   std::int64_t skipped_steps = 0;

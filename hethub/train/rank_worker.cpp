@@ -15,14 +15,11 @@ bool is_of_activation(ActionKind kind) {
   return kind == ActionKind::kSendActivation || kind == ActionKind::kRecvActivation;
 }
 
-// Both ends of a message make the same tag: the position that sends it is on one side only.
-std::uint64_t tag_of(const Action& action) {
-  const int sender = action.position + (action.kind == ActionKind::kRecvActivation ? -1
-                                        : action.kind == ActionKind::kRecvGradient ? +1
-                                                                                   : 0);
-  const std::uint64_t activation = is_of_activation(action.kind) ? 1 : 0;
-  return activation << 44U | static_cast<std::uint64_t>(sender & 0xFFF) << 32U |
-         static_cast<std::uint32_t>(action.micro_batch);
+// Both ends of a message make the same tag: from the action that sends it.
+std::uint64_t tag_of(const Action& sent) {
+  const std::uint64_t activation = is_of_activation(sent.kind) ? 1 : 0;
+  return activation << 44U | static_cast<std::uint64_t>(sent.position & 0xFFF) << 32U |
+         static_cast<std::uint32_t>(sent.micro_batch);
 }
 
 }  // namespace
@@ -207,7 +204,7 @@ void RankWorker::recv(const Action& what, const WorkerAction& from) {
       request.wait(deadline());
     }
   }
-  world_->recv(rank_of(from.worker), tag_of(what), boundary(what)).wait(deadline());
+  world_->recv(rank_of(from.worker), tag_of(from.action), boundary(what)).wait(deadline());
 }
 
 void RankWorker::finish_step(const Action& what) {

@@ -112,13 +112,7 @@ RankPlan plan_of(const TrainOptions& options, const std::vector<Segment>& segmen
 std::vector<Segment> checked_segments(const TrainOptions& options, int world_size) {
   require_valid(options.plan, options.model);
   check(options.optimizer);
-  if (options.plan.world_size() != world_size) {
-    throw Error(ErrorCode::kInvalidPlan,
-                {.what = "plan: number of ranks",
-                 .found = text(options.plan.world_size()),
-                 .expected = text(world_size, ", as many as were started"),
-                 .fix = "start the run with 'hethub launch --plan', which counts them"});
-  }
+  require_ranks(options.plan, world_size);
   return segments_of(options.plan, options.model);
 }
 
@@ -284,7 +278,7 @@ void Trainer::train_step(const SampleSource& training, const TrainObserver& obse
                          .predicted_seconds = options_.plan.predicted_step_seconds,
                          .flops_per_token =
                              model_flops_per_token(options_.model, options_.plan.sequence_length),
-                         .peak_flops_per_s = options_.peak_flops_per_s,
+                         .gemm_flops_per_s = options_.gemm_flops_per_s,
                          .seconds_left = seconds_ / static_cast<double>(steps_timed_) *
                                          static_cast<double>(options_.steps - step_),
                          .arena_bytes = largest_arena_,

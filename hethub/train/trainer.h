@@ -57,7 +57,8 @@ struct TrainOptions {
   std::int64_t steps = 1;
   int most_skips_in_a_row = 5;
   double timeout_s = 600;
-  double peak_flops_per_s = 0;       ///< sum of the devices' measured peaks; 0: not known
+  double gemm_flops_per_s =
+      0;  ///< sum of the devices' measured rates of matrix products; 0: not known
   std::int64_t trace_steps = 0;      ///< how many of the last steps to keep in the trace
   std::int64_t evaluate_every = 0;   ///< steps between evaluations; the last step is always one
   std::int64_t evaluate_rounds = 0;  ///< global batches an evaluation reads; 0: none
