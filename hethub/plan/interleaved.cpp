@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hethub/base/error.h"
+#include "hethub/plan/action_list.h"
 
 namespace hethub {
 namespace {
@@ -21,10 +22,8 @@ class Worker {
       if (slot < total_) forward(slot);
       if (slot >= lead) backward(slot - lead);
     }
-    for (const ActionKind kind : step_actions()) {
-      actions_.push_back({.kind = kind, .position = worker_});
-    }
-    return std::move(actions_);
+    list_.finish_step(worker_);
+    return list_.take();
   }
 
  private:
@@ -34,31 +33,18 @@ class Worker {
   int chunk_of(int turn) const { return turn % (stages_ * chunks_) / stages_; }
 
   void forward(int turn) {
-    const int position = chunk_of(turn) * stages_ + worker_;
-    add(ActionKind::kRecvActivation, position, turn, position > 0);
-    add(ActionKind::kForward, position, turn, true);
-    add(ActionKind::kSendActivation, position, turn, !is_last(position));
+    list_.forward(chunk_of(turn) * stages_ + worker_, micro_batch_of(turn));
   }
 
   void backward(int turn) {
-    const int position = (chunks_ - 1 - chunk_of(turn)) * stages_ + worker_;
-    add(ActionKind::kRecvGradient, position, turn, !is_last(position));
-    add(ActionKind::kBackward, position, turn, true);
-    add(ActionKind::kSendGradient, position, turn, position > 0);
-  }
-
-  bool is_last(int position) const { return position == stages_ * chunks_ - 1; }
-
-  void add(ActionKind kind, int position, int turn, bool wanted) {
-    if (!wanted) return;
-    actions_.push_back({.kind = kind, .position = position, .micro_batch = micro_batch_of(turn)});
+    list_.backward((chunks_ - 1 - chunk_of(turn)) * stages_ + worker_, micro_batch_of(turn));
   }
 
   int worker_;
   int stages_;
   int chunks_;
   int total_;
-  std::vector<Action> actions_ = {};
+  ActionList list_{stages_ * chunks_};
 };
 
 }  // namespace

@@ -11,10 +11,10 @@
 namespace hethub {
 namespace {
 
-Program program_of(const Plan& plan, const ModelConfig& model, const RankPosition& at) {
+Program program_of(const Plan& plan, const ModelConfig& model, const RankPosition& at, bool split) {
   Program program = build_forward(model, slice_of(plan, model, at.pipeline, at.stage),
                                   batch_shape(plan, at.pipeline));
-  DifferentiateOptions options;
+  DifferentiateOptions options{.split = split};
   for (const RecomputeRange& range : plan.pipelines[at.pipeline].stages[at.stage].recompute) {
     for (int layer = range.layers.begin; layer < range.layers.end; ++layer) {
       if (range.kind == Recompute::kFull) options.recompute_layers.insert(layer);
@@ -190,11 +190,12 @@ RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
                         const std::vector<Segment>& segments, int rank,
                         const RankPlanOptions& options) {
   const RankPosition at = position_of(plan, rank);
+  const Schedule schedule = schedule_of(plan, at.pipeline);
   RankPlan made{.rank = rank,
                 .position = at,
                 .kind = plan.pipelines[at.pipeline].stages[at.stage].kind,
-                .program = program_of(plan, model, at)};
-  RankPlanner(segments, made).run(uses_of(schedule_of(plan, at.pipeline), at.stage), options);
+                .program = program_of(plan, model, at, schedule.splits_backward())};
+  RankPlanner(segments, made).run(uses_of(schedule, at.stage), options);
   return made;
 }
 

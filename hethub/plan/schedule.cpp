@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "hethub/base/error.h"
+#include "hethub/plan/action_list.h"
+#include "hethub/plan/zero_bubble.h"
 
 namespace hethub {
 namespace {
@@ -44,64 +46,22 @@ constexpr std::array<KindRow, kActionKinds> kKinds = {{
 
 const KindRow& row_of(ActionKind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
 
-// Appends actions to one stage, with the messages its neighbours expect around each.
-class StageBuilder {
- public:
-  StageBuilder(int stage, int stages)
-      : stage_(stage), first_(stage == 0), last_(stage == stages - 1) {}
-
-  void forward(int micro_batch) {
-    add(ActionKind::kRecvActivation, micro_batch, !first_);
-    add(ActionKind::kForward, micro_batch);
-    add(ActionKind::kSendActivation, micro_batch, !last_);
-  }
-
-  void backward(int micro_batch) {
-    add(ActionKind::kRecvGradient, micro_batch, !last_);
-    add(ActionKind::kBackward, micro_batch);
-    add(ActionKind::kSendGradient, micro_batch, !first_);
-  }
-
-  void finish_step() {
-    for (const ActionKind kind : step_actions()) {
-      actions_.push_back({.kind = kind, .position = stage_});
-    }
-  }
-
-  std::vector<Action> take() { return std::move(actions_); }
-
- private:
-  void add(ActionKind kind, int micro_batch, bool wanted = true) {
-    if (!wanted) return;
-    actions_.push_back({.kind = kind, .position = stage_, .micro_batch = micro_batch});
-  }
-
-  int stage_;
-  bool first_;
-  bool last_;
-  std::vector<Action> actions_ = {};
-};
-
 // The shape all schedules here share: `lead` forwards, then forward/backward pairs, then the
 // backwards still owed. They differ only in how far each stage's forwards lead its backwards.
 Schedule make(std::string name, int stages, int micro_batches,
               const std::function<int(int stage)>& lead_of) {
-  require(stages >= 1 && micro_batches >= 1,
-          {.what = name + " schedule",
-           .found = text("stages=", stages, " micro_batches=", micro_batches),
-           .expected = "1 or more of each",
-           .fix = "give every pipeline a stage and a micro-batch"});
+  require_shape(name, stages, micro_batches);
   Schedule schedule{.name = std::move(name), .micro_batches = micro_batches, .worker_of = {{}}};
   for (int stage = 0; stage < stages; ++stage) {
     const int lead = std::min(lead_of(stage), micro_batches);
-    StageBuilder builder(stage, stages);
+    ActionList list(stages);
     for (int slot = 0; slot < micro_batches + lead; ++slot) {
-      if (slot < micro_batches) builder.forward(slot);
-      if (slot >= lead) builder.backward(slot - lead);
+      if (slot < micro_batches) list.forward(stage, slot);
+      if (slot >= lead) list.backward(stage, slot - lead);
     }
-    builder.finish_step();
+    list.finish_step(stage);
     schedule.worker_of[0].push_back(stage);
-    schedule.actions.push_back(builder.take());
+    schedule.actions.push_back(list.take());
   }
   return schedule;
 }
@@ -155,6 +115,22 @@ std::string name_of(const Action& action) {
   return text(name_of(action.kind), " ", action.micro_batch);
 }
 
+bool Schedule::splits_backward() const {
+  const auto& list = actions.at(0);
+  return std::any_of(list.begin(), list.end(), [](const Action& action) {
+    return action.kind == ActionKind::kBackwardWeight;
+  });
+}
+
+void require_shape(std::string_view schedule, int stages, int micro_batches) {
+  require(stages >= 1 && micro_batches >= 1, [&] {
+    return ErrorParts{.what = text(schedule, " schedule"),
+                      .found = text("stages=", stages, " micro_batches=", micro_batches),
+                      .expected = "1 or more of each",
+                      .fix = "give every pipeline a stage and a micro-batch"};
+  });
+}
+
 WorkerAction far_end(const Schedule& schedule, const Action& near) {
   const KindRow& row = row_of(near.kind);
   Action far = near;
@@ -184,8 +160,8 @@ Schedule forward_only(int stages, int micro_batches) {
 }
 
 const std::vector<ScheduleEntry>& all_schedules() {
-  static const std::vector<ScheduleEntry> kAll = {{"1f1b", one_forward_one_backward},
-                                                  {"gpipe", gpipe}};
+  static const std::vector<ScheduleEntry> kAll = {
+      {"1f1b", one_forward_one_backward}, {"gpipe", gpipe}, {"zero-bubble", zero_bubble}};
   return kAll;
 }
 

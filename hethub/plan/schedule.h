@@ -71,6 +71,9 @@ struct Schedule {
 
   int workers() const { return static_cast<int>(actions.size()); }
   int positions() const { return static_cast<int>(worker_of.at(0).size()); }
+
+  /// Whether weight gradients are actions of their own, so that programs must be split for them.
+  bool splits_backward() const;
 };
 
 /// An action together with the worker that performs it.
@@ -80,6 +83,9 @@ struct WorkerAction {
 
   friend auto operator<=>(const WorkerAction&, const WorkerAction&) = default;
 };
+
+/// Throws kInvalidArgument, naming the schedule, if `stages` or `micro_batches` < 1.
+void require_shape(std::string_view schedule, int stages, int micro_batches);
 
 /// The far end of a message: the receive that matches a send, or the send that matches a receive,
 /// at the position before or after. Any other action is its own far end.

@@ -60,6 +60,10 @@ Plan plan_of(const std::string& layout, int layers, int batch) {
   if (layout == "cpu_then_opencl") two_stages("cpu", "opencl");
   if (layout == "opencl_then_cpu") two_stages("opencl", "cpu");
   if (layout == "torch_then_cpu") two_stages("torch", "cpu");
+  if (layout == "zero_bubble") {
+    two_stages("cpu", "opencl");
+    plan.schedule = "zero-bubble";
+  }
   if (layout == "uneven_replicas") {
     plan.pipelines.push_back({.micro_batch_size = 1,
                               .micro_batches = batch / 2 + 1,
@@ -108,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
     , Golden,
     testing::Combine(testing::Values("llama", "llama3", "mistral", "qwen2", "deep"),
                      testing::Values("cpu", "opencl", "torch", "cpu_then_opencl", "opencl_then_cpu",
-                                     "torch_then_cpu", "uneven_replicas",
+                                     "torch_then_cpu", "zero_bubble", "uneven_replicas",
                                      "pipeline_beside_replica_with_recompute")),
     [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
 

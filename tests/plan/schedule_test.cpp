@@ -7,6 +7,7 @@
 
 #include "hethub/base/error.h"
 #include "hethub/plan/interleaved.h"
+#include "hethub/plan/zero_bubble.h"
 
 namespace hethub {
 namespace {
@@ -82,26 +83,32 @@ int most_alive(const std::vector<Action>& actions) {
   int most = 0;
   for (const Action& action : actions) {
     if (action.kind == ActionKind::kForward) most = std::max(most, ++alive);
-    if (action.kind == ActionKind::kBackward) --alive;
+    if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) --alive;
   }
   return most;
 }
 
 void each_micro_batch_goes_forward_then_backward_once(const Schedule& schedule) {
+  std::vector<ActionKind> passes = {ActionKind::kForward, ActionKind::kBackward};
+  if (schedule.splits_backward()) {
+    passes = {ActionKind::kForward, ActionKind::kBackwardInput, ActionKind::kBackwardWeight};
+  }
   for (int worker = 0; worker < schedule.workers(); ++worker) {
     const auto& actions = schedule.actions[worker];
     for (int mb = 0; mb < schedule.micro_batches; ++mb) {
-      const Action forward{.kind = ActionKind::kForward, .position = worker, .micro_batch = mb};
-      const Action backward{.kind = ActionKind::kBackward, .position = worker, .micro_batch = mb};
-      EXPECT_EQ(std::count(actions.begin(), actions.end(), forward), 1);
-      EXPECT_EQ(std::count(actions.begin(), actions.end(), backward), 1);
-      EXPECT_LT(std::find(actions.begin(), actions.end(), forward),
-                std::find(actions.begin(), actions.end(), backward));
+      auto before = actions.begin();
+      for (const ActionKind kind : passes) {
+        const Action pass{.kind = kind, .position = worker, .micro_batch = mb};
+        EXPECT_EQ(std::count(actions.begin(), actions.end(), pass), 1);
+        const auto at = std::find(actions.begin(), actions.end(), pass);
+        EXPECT_LE(before, at);
+        before = at;
+      }
     }
   }
 }
 
-TEST(Schedule, gpipe_and_1f1b_are_complete_and_finish_for_many_shapes) {
+TEST(Schedule, all_that_plans_can_name_are_complete_and_finish_for_many_shapes) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
       for (const ScheduleEntry& entry : all_schedules()) {
@@ -124,6 +131,42 @@ TEST(Schedule, stage_s_of_p_keeps_p_minus_s_micro_batches_alive_in_1f1b_and_all_
         EXPECT_EQ(most_alive(one_forward_one_backward(stages, micro_batches).actions[stage]),
                   std::min(stages - stage, micro_batches));
         EXPECT_EQ(most_alive(gpipe(stages, micro_batches).actions[stage]), micro_batches);
+      }
+    }
+  }
+}
+
+// When each of a worker's actions ends, each pass taking one unit and a message none.
+int units_of(const Schedule& schedule) {
+  std::vector<std::size_t> next(schedule.workers(), 0);
+  std::vector<int> now(schedule.workers(), 0);
+  std::map<Action, int> arrives;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int worker = 0; worker < schedule.workers(); ++worker) {
+      for (const auto& list = schedule.actions[worker]; next[worker] < list.size();) {
+        const Action& action = list[next[worker]];
+        if (action.is_recv() && !arrives.contains(action)) break;
+        if (action.is_recv()) now[worker] = std::max(now[worker], arrives[action]);
+        if (action.is_send()) arrives[far_end(schedule, action).action] = now[worker];
+        if (action.is_compute()) now[worker] += static_cast<int>(phases_of(action.kind).size());
+        ++next[worker];
+        moved = true;
+      }
+    }
+  }
+  return *std::max_element(now.begin(), now.end());
+}
+
+TEST(Schedule, zero_bubble_has_a_third_of_the_bubble_of_1f1b_in_no_more_memory) {
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (const int micro_batches : {stages, stages + 1, 2 * stages, 4 * stages}) {
+      const Schedule schedule = zero_bubble(stages, micro_batches);
+      EXPECT_EQ(units_of(schedule), 3 * micro_batches + (stages - 1));
+      EXPECT_EQ(units_of(one_forward_one_backward(stages, micro_batches)),
+                3 * (micro_batches + stages - 1));
+      for (const auto& actions : schedule.actions) {
+        EXPECT_LE(most_alive(actions), stages);
       }
     }
   }
@@ -192,7 +235,7 @@ TEST(Schedule, an_unknown_name_is_refused_with_those_there_are) {
     make_schedule("1f1c", 2, 2);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.parts().expected, "one of 1f1b, gpipe");
+    EXPECT_EQ(error.parts().expected, "one of 1f1b, gpipe, zero-bubble");
   }
 }
 
