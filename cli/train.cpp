@@ -191,8 +191,11 @@ int dry_run(const Options& options, const TrainOptions& train) {
   for (int rank = 0; rank < train.plan.world_size(); ++rank) {
     const RankPlan plan = make_rank_plan(train.plan, train.model, segments, rank);
     std::cout << "rank " << rank << " (" << plan.kind << "): pipeline " << plan.position.pipeline
-              << " stage " << plan.position.stage << ", " << plan.program.name << ", arena "
-              << bytes_text(static_cast<double>(plan.memory.arena_bytes)) << '\n';
+              << " stage " << plan.position.stage;
+    for (const Program& program : plan.programs) {
+      std::cout << ", " << program.name;
+    }
+    std::cout << ", arena " << bytes_text(static_cast<double>(plan.memory.arena_bytes)) << '\n';
   }
   return 0;
 }

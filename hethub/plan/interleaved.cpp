@@ -4,6 +4,7 @@
 
 #include "hethub/base/error.h"
 #include "hethub/plan/action_list.h"
+#include "hethub/plan/plan.h"
 
 namespace hethub {
 namespace {
@@ -59,7 +60,7 @@ Schedule interleaved(int stages, int chunks, int micro_batches) {
   });
   Schedule schedule{.name = "interleaved", .micro_batches = micro_batches, .worker_of = {{}}};
   for (int position = 0; position < stages * chunks; ++position) {
-    schedule.worker_of[0].push_back(position % stages);
+    schedule.worker_of[0].push_back(stage_of_position(position, stages));
   }
   for (int worker = 0; worker < stages; ++worker) {
     schedule.actions.push_back(Worker(worker, stages, chunks, micro_batches).actions());

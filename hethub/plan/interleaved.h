@@ -9,7 +9,7 @@ namespace hethub {
 /// bubble is (p - 1)/(v m + p - 1) of the step, v times less than that of 1F1B, for v times the
 /// messages.
 ///
-/// Predict only: no plan that trains may name it yet. Source: Narayanan et al., "Efficient
+/// Source: Narayanan et al., "Efficient
 /// Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021. Throws
 /// kInvalidArgument unless stages >= 2, chunks >= 1 and micro_batches is a multiple of stages.
 Schedule interleaved(int stages, int chunks, int micro_batches);

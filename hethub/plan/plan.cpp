@@ -48,13 +48,26 @@ RankPosition position_of(const Plan& plan, int rank) {
                .fix = "start as many ranks as the plan names"});
 }
 
-Slice slice_of(const Plan& plan, const ModelConfig& model, int pipeline, int stage) {
+std::vector<int> positions_of(const Pipeline& pipeline, int stage) {
+  const auto stages = static_cast<int>(pipeline.stages.size());
+  const auto ranges = static_cast<int>(pipeline.stages.at(stage).layers.size());
+  std::vector<int> positions;
+  for (int position = 0; position < stages * ranges; ++position) {
+    if (stage_of_position(position, stages) == stage) positions.push_back(position);
+  }
+  return positions;
+}
+
+Slice slice_of(const Plan& plan, const ModelConfig& model, int pipeline, int position) {
   const auto& stages = plan.pipelines.at(pipeline).stages;
-  const LayerRange& layers = stages.at(stage).layers.at(0);
+  const auto count = static_cast<int>(stages.size());
+  const auto& ranges = stages.at(stage_of_position(position, count)).layers;
+  const LayerRange& layers = ranges.at(position / count);
+  const bool last = position + 1 == count * static_cast<int>(ranges.size());
   return {.begin = layers.begin,
           .end = layers.end,
-          .embedding = stage == 0,
-          .head = stage + 1 == std::ssize(stages) && layers.end == model.layers};
+          .embedding = position == 0,
+          .head = last && layers.end == model.layers};
 }
 
 BatchShape batch_shape(const Plan& plan, int pipeline) {

@@ -35,7 +35,7 @@ struct Stage {
   std::string kind = {};
   std::vector<int> ranks = {};  ///< each run of `tensor_parallel` entries is one group
   int tensor_parallel = 1;
-  std::vector<LayerRange> layers = {};  ///< one range per virtual stage
+  std::vector<LayerRange> layers = {};  ///< one range per virtual stage, see positions_of
   std::vector<RecomputeRange> recompute = {};
 
   /// Copies of the stage; they share out the sequences of every micro-batch.
@@ -88,8 +88,15 @@ struct RankPosition {
 /// Throws kInvalidPlan if no stage names `rank`.
 RankPosition position_of(const Plan& plan, int rank);
 
-/// The part of the model on a stage's only virtual stage, embedding and head included.
-Slice slice_of(const Plan& plan, const ModelConfig& model, int pipeline, int stage);
+/// The stage that holds a position of a pipeline, where each of its `stages` holds one or, with
+/// virtual stages, several in turn.
+constexpr int stage_of_position(int position, int stages) { return position % stages; }
+
+/// The positions of a pipeline that a stage holds, one for each of its ranges of layers; ascending.
+std::vector<int> positions_of(const Pipeline& pipeline, int stage);
+
+/// The part of the model at a position, embedding and head included.
+Slice slice_of(const Plan& plan, const ModelConfig& model, int pipeline, int position);
 
 /// The rows of one micro-batch of a pipeline.
 BatchShape batch_shape(const Plan& plan, int pipeline);

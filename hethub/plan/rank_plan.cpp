@@ -11,8 +11,9 @@
 namespace hethub {
 namespace {
 
-Program program_of(const Plan& plan, const ModelConfig& model, const RankPosition& at, bool split) {
-  Program program = build_forward(model, slice_of(plan, model, at.pipeline, at.stage),
+Program program_at(const Plan& plan, const ModelConfig& model, const RankPosition& at, int position,
+                   bool split) {
+  Program program = build_forward(model, slice_of(plan, model, at.pipeline, position),
                                   batch_shape(plan, at.pipeline));
   DifferentiateOptions options{.split = split};
   for (const RecomputeRange& range : plan.pipelines[at.pipeline].stages[at.stage].recompute) {
@@ -47,7 +48,11 @@ class RankPlanner {
                                              {"check sum", 4, true},
                                              {"norm workspace", norm_workspace(), true},
                                              {"collective scratch", scratch_bytes(), true}};
-    rank_.memory = plan_memory({&rank_.program}, uses, blocks, {options.guard_bytes});
+    std::vector<const Program*> programs;
+    for (const Program& program : rank_.programs) {
+      programs.push_back(&program);
+    }
+    rank_.memory = plan_memory(programs, uses, blocks, {options.guard_bytes});
     const auto block = [&](int index) {
       return ArenaRange{rank_.memory.blocks[index], blocks[index].bytes};
     };
@@ -94,15 +99,22 @@ class RankPlanner {
     return most;
   }
 
-  ArenaRange parameter_range(const ModelTensor& tensor) const {
-    const int parameter = rank_.program.find(tensor.name);
-    return {rank_.memory.offset_of(0, parameter, 0), tensor.elements() * 4};
+  ArenaRange range_of(const ModelTensor& tensor, bool gradient) const {
+    for (std::size_t index = 0; index < rank_.programs.size(); ++index) {
+      const Program& program = rank_.programs[index];
+      const int parameter = program.find(tensor.name);
+      if (parameter < 0) continue;
+      const int value = gradient ? program.gradient_of(parameter) : parameter;
+      return {rank_.memory.offset_of(static_cast<int>(index), value, 0), tensor.elements() * 4};
+    }
+    throw Error(ErrorCode::kInternal, {.what = "rank plan: " + tensor.name,
+                                       .found = "in no program of its holder",
+                                       .expected = "a parameter",
+                                       .fix = "build segments and programs from one plan"});
   }
 
-  ArenaRange gradient_range(const ModelTensor& tensor) const {
-    const int gradient = rank_.program.gradient_of(rank_.program.find(tensor.name));
-    return {rank_.memory.offset_of(0, gradient, 0), tensor.elements() * 4};
-  }
+  ArenaRange parameter_range(const ModelTensor& tensor) const { return range_of(tensor, false); }
+  ArenaRange gradient_range(const ModelTensor& tensor) const { return range_of(tensor, true); }
 
   void place_segments() {
     for (const Holding& held : held_) {
@@ -177,13 +189,16 @@ class RankPlanner {
 
 std::int64_t summary_numbers(std::int64_t ranks) { return kSummaryNumbers + ranks; }
 
+int RankPlan::program_of(const Action& action) const {
+  const auto found = std::find(positions.begin(), positions.end(), action.position);
+  return static_cast<int>(found - positions.begin());
+}
+
 Schedule schedule_of(const Plan& plan, int pipeline) {
   const Pipeline& of = plan.pipelines.at(pipeline);
-  if (plan.schedule == "interleaved") {
-    return interleaved(static_cast<int>(of.stages.size()),
-                       static_cast<int>(of.stages.front().layers.size()), of.micro_batches);
-  }
-  return make_schedule(plan.schedule, static_cast<int>(of.stages.size()), of.micro_batches);
+  return make_schedule(plan.schedule, {.stages = static_cast<int>(of.stages.size()),
+                                       .micro_batches = of.micro_batches,
+                                       .ranges = static_cast<int>(of.stages.at(0).layers.size())});
 }
 
 RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
@@ -194,7 +209,10 @@ RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
   RankPlan made{.rank = rank,
                 .position = at,
                 .kind = plan.pipelines[at.pipeline].stages[at.stage].kind,
-                .program = program_of(plan, model, at, schedule.splits_backward())};
+                .positions = positions_of(plan.pipelines[at.pipeline], at.stage)};
+  for (const int position : made.positions) {
+    made.programs.push_back(program_at(plan, model, at, position, schedule.splits_backward()));
+  }
   RankPlanner(segments, made).run(uses_of(schedule, at.stage), options);
   return made;
 }

@@ -50,7 +50,8 @@ struct RankPlan {
   int rank = 0;
   RankPosition position = {};
   std::string kind = {};
-  Program program = {};  ///< of its slice; the only one in MemoryPlan::programs
+  std::vector<int> positions = {};     ///< of its pipeline that this rank holds, ascending
+  std::vector<Program> programs = {};  ///< one for each; MemoryPlan::programs has the same order
   MemoryPlan memory = {};
   std::vector<HeldSegment> segments = {};
   std::vector<OwnedPiece> owned = {};
@@ -69,6 +70,9 @@ struct RankPlan {
   std::vector<StepOp> norm_ops = {};    ///< kNormGradients, one for each owned piece
   std::vector<StepOp> update_ops = {};  ///< kUpdate, one for each owned piece
   std::vector<StepOp> zero_ops = {};    ///< kUpdate, at its end or, in a skipped step, alone
+
+  /// Which of `programs` runs an action of one micro-batch.
+  int program_of(const Action& action) const;
 };
 
 /// What a rank gives to kSyncNorm, to be added up on the host: these, then one number for each

@@ -8,6 +8,7 @@
 
 #include "hethub/base/error.h"
 #include "hethub/plan/action_list.h"
+#include "hethub/plan/interleaved.h"
 #include "hethub/plan/zero_bubble.h"
 
 namespace hethub {
@@ -147,8 +148,7 @@ Schedule gpipe(int stages, int micro_batches) {
   return make("gpipe", stages, micro_batches, [=](int) { return micro_batches; });
 }
 
-Schedule forward_only(int stages, int micro_batches) {
-  Schedule schedule = gpipe(stages, micro_batches);
+Schedule forward_only(Schedule schedule) {
   schedule.name = "forward_only";
   for (auto& actions : schedule.actions) {
     std::erase_if(actions, [](const Action& action) {
@@ -160,15 +160,27 @@ Schedule forward_only(int stages, int micro_batches) {
 }
 
 const std::vector<ScheduleEntry>& all_schedules() {
+  using Shape = ScheduleShape;
   static const std::vector<ScheduleEntry> kAll = {
-      {"1f1b", one_forward_one_backward}, {"gpipe", gpipe}, {"zero-bubble", zero_bubble}};
+      {"1f1b",
+       [](const Shape& shape) {
+         return one_forward_one_backward(shape.stages, shape.micro_batches);
+       }},
+      {"gpipe", [](const Shape& shape) { return gpipe(shape.stages, shape.micro_batches); }},
+      {"interleaved",
+       [](const Shape& shape) {
+         return interleaved(shape.stages, shape.ranges, shape.micro_batches);
+       },
+       true},
+      {"zero-bubble",
+       [](const Shape& shape) { return zero_bubble(shape.stages, shape.micro_batches); }}};
   return kAll;
 }
 
-Schedule make_schedule(std::string_view name, int stages, int micro_batches) {
+Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
   std::string known;
   for (const ScheduleEntry& entry : all_schedules()) {
-    if (entry.name == name) return entry.make(stages, micro_batches);
+    if (entry.name == name) return entry.make(shape);
     known += text(known.empty() ? "" : ", ", entry.name);
   }
   throw Error(ErrorCode::kInvalidPlan, {.what = "plan: schedule",
@@ -178,17 +190,21 @@ Schedule make_schedule(std::string_view name, int stages, int micro_batches) {
 }
 
 std::vector<ProgramUse> uses_of(const Schedule& schedule, int worker) {
-  std::map<std::pair<int, int>, int> programs;               // by direction and position
+  std::map<std::pair<int, int>, int> programs;  // by direction and position, those of this worker
+  for (std::size_t direction = 0; direction < schedule.worker_of.size(); ++direction) {
+    for (int position = 0; position < schedule.positions(); ++position) {
+      if (schedule.worker_of[direction][position] != worker) continue;
+      programs.emplace(std::pair(direction, position), static_cast<int>(programs.size()));
+    }
+  }
   std::map<std::pair<int, int>, std::pair<int, int>> slots;  // by program and micro-batch
   const auto& actions = schedule.actions.at(worker);
   for (std::size_t slot = 0; slot < actions.size(); ++slot) {
     const Action& action = actions[slot];
     if (row_of(action.kind).role == Role::kStep) continue;
-    const auto at = programs.try_emplace({action.direction, action.position},
-                                         static_cast<int>(programs.size()));
+    const int program = programs.at({action.direction, action.position});
     const int now = static_cast<int>(slot);
-    const auto [found, is_first] =
-        slots.try_emplace({at.first->second, action.micro_batch}, now, now);
+    const auto [found, is_first] = slots.try_emplace({program, action.micro_batch}, now, now);
     found->second.second = now;
   }
   std::vector<ProgramUse> uses;

@@ -100,24 +100,33 @@ Schedule one_forward_one_backward(int stages, int micro_batches);
 /// Source: Huang et al., "GPipe", NeurIPS 2019. Throws like one_forward_one_backward.
 Schedule gpipe(int stages, int micro_batches);
 
-/// Every micro-batch forward and nothing else: an evaluation. Throws like one_forward_one_backward.
-Schedule forward_only(int stages, int micro_batches);
+/// Every micro-batch forward, in the order of `schedule`, and nothing else: an evaluation.
+Schedule forward_only(Schedule schedule);
+
+/// What a schedule is made for.
+struct ScheduleShape {
+  int stages = 1;
+  int micro_batches = 1;
+  int ranges = 1;  ///< of layers on each stage: its virtual stages
+};
 
 /// A schedule a plan can name.
 struct ScheduleEntry {
   std::string_view name = {};
-  Schedule (*make)(int stages, int micro_batches);
+  Schedule (*make)(const ScheduleShape& shape);
+  bool virtual_stages = false;  ///< whether stages may have several ranges of layers
 };
 
 /// Every known schedule; adding one is a generator and a row.
 const std::vector<ScheduleEntry>& all_schedules();
 
-/// The schedule of that name. Throws kInvalidPlan, listing the names there are.
-Schedule make_schedule(std::string_view name, int stages, int micro_batches);
+/// The schedule of that name. Throws kInvalidPlan, listing the names there are, and what the
+/// schedule throws for the shape.
+Schedule make_schedule(std::string_view name, const ScheduleShape& shape);
 
 /// From when to when each micro-batch is alive on a worker, in positions of its list of actions:
 /// from the first action on it to the last. One row per position that the worker holds and per
-/// micro-batch; `program` counts those positions.
+/// micro-batch; `program` counts those positions, ascending.
 std::vector<ProgramUse> uses_of(const Schedule& schedule, int worker);
 
 }  // namespace hethub

@@ -19,9 +19,11 @@ std::map<std::string, std::vector<int>> holders_of(const Plan& plan, const Model
   const int world_size = plan.world_size();
   for (int rank = 0; rank < world_size; ++rank) {
     const RankPosition at = position_of(plan, rank);
-    for (const ModelTensor& tensor :
-         tensors_of(model, slice_of(plan, model, at.pipeline, at.stage))) {
-      holders[tensor.name].push_back(rank);
+    for (const int position : positions_of(plan.pipelines[at.pipeline], at.stage)) {
+      for (const ModelTensor& tensor :
+           tensors_of(model, slice_of(plan, model, at.pipeline, position))) {
+        holders[tensor.name].push_back(rank);
+      }
     }
   }
   return holders;

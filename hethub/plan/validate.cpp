@@ -35,14 +35,21 @@ class Validator {
     return false;
   }
 
+  // The plan's schedule, or null.
+  const ScheduleEntry* entry() const {
+    const auto found =
+        std::find_if(all_schedules().begin(), all_schedules().end(),
+                     [&](const auto& entry) { return entry.name == plan_.schedule; });
+    return found == all_schedules().end() ? nullptr : &*found;
+  }
+
   void check_job() {
-    const bool known = std::any_of(all_schedules().begin(), all_schedules().end(),
-                                   [&](const auto& entry) { return entry.name == plan_.schedule; });
     std::string names;
     for (const ScheduleEntry& entry : all_schedules()) {
       names += text(names.empty() ? "" : ", ", entry.name);
     }
-    expect(known, "plan: schedule", plan_.schedule, "one of " + names, "check the spelling");
+    expect(entry() != nullptr, "plan: schedule", plan_.schedule, "one of " + names,
+           "check the spelling");
     expect(plan_.sequence_length >= 1 && plan_.sequence_length <= model_.max_position_embeddings,
            "plan: sequence_length", text(plan_.sequence_length),
            text("1 to max_position_embeddings=", model_.max_position_embeddings),
@@ -80,7 +87,32 @@ class Validator {
       check_ranks(stage, pipeline.stages[index]);
       check_recompute(stage, pipeline.stages[index]);
     }
+    check_virtual_stages(where, pipeline);
     check_layers(where, pipeline);
+  }
+
+  // How many ranges of layers each stage has, and what the schedule asks of them.
+  void check_virtual_stages(const std::string& where, const Pipeline& pipeline) {
+    const bool may_be_many = entry() != nullptr && entry()->virtual_stages;
+    for (std::size_t index = 0; index < pipeline.stages.size(); ++index) {
+      const std::size_t ranges = pipeline.stages[index].layers.size();
+      const std::string stage = text(where, " stage ", index, ": layers");
+      if (!may_be_many) {
+        expect(ranges == 1, stage, text(ranges, " ranges"),
+               "1: this schedule has no virtual stages",
+               "give the stage one range, or the plan \"schedule\": \"interleaved\"");
+      } else {
+        expect(ranges >= 1 && ranges == pipeline.stages.front().layers.size(), stage,
+               text(ranges, " ranges"), "1 or more, as many on every stage",
+               "give every stage as many virtual stages");
+      }
+    }
+    const auto stages = static_cast<int>(pipeline.stages.size());
+    if (!may_be_many || stages == 0) return;
+    expect(stages >= 2 && pipeline.micro_batches % stages == 0, where + ": interleaved schedule",
+           text(stages, " stages, ", pipeline.micro_batches, " micro-batches"),
+           "2 stages or more, and micro-batches in whole runs of them",
+           "change the number of micro-batches, or choose 1f1b");
   }
 
   void check_shape(const std::string& where, const Stage& stage) {
@@ -88,8 +120,6 @@ class Validator {
            "1, the only width supported", "set \"tensor_parallel\": 1");
     expect(stage.ranks.size() == 1, where + ": ranks", text(stage.ranks.size(), " ranks"),
            "1: more copies of a stage are not supported", "make a pipeline of each copy");
-    expect(stage.layers.size() == 1, where + ": layers", text(stage.layers.size(), " ranges"),
-           "1: virtual stages are not supported", "give the stage one range");
   }
 
   void check_ranks(const std::string& where, const Stage& stage) {
@@ -132,11 +162,17 @@ class Validator {
     }
   }
 
-  // Each layer once and in order.
+  // Each layer once and in order, position by position.
   void check_layers(const std::string& where, const Pipeline& pipeline) {
     int next = 0;
-    for (std::size_t index = 0; index < pipeline.stages.size(); ++index) {
-      for (const LayerRange& range : pipeline.stages[index].layers) {
+    std::size_t most = 0;
+    for (const Stage& stage : pipeline.stages) {
+      most = std::max(most, stage.layers.size());
+    }
+    for (std::size_t turn = 0; turn < most; ++turn) {
+      for (std::size_t index = 0; index < pipeline.stages.size(); ++index) {
+        if (turn >= pipeline.stages[index].layers.size()) continue;
+        const LayerRange& range = pipeline.stages[index].layers[turn];
         expect(range.begin == next && range.end > next, text(where, " stage ", index, ": layers"),
                text("[", range.begin, ", ", range.end, ")"),
                text("a range that begins at ", next, " and has a layer"),

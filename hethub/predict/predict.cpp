@@ -18,11 +18,11 @@ ProgramCost price_ops(const CostModel& costs, std::string_view kind,
   return total;
 }
 
-StageNumbers stage_numbers(const RankPlan& rank, const CostModel& costs, ProgramCost& total,
-                           int micro_batches) {
+StageNumbers stage_numbers(const RankPlan& rank, const Program& program, const CostModel& costs,
+                           ProgramCost& total, int micro_batches) {
   StageNumbers numbers;
   for (int which = 0; which < kPhases; ++which) {
-    const auto& instructions = rank.program.phase(static_cast<Phase>(which));
+    const auto& instructions = program.phase(static_cast<Phase>(which));
     if (instructions.empty()) continue;
     const ProgramCost cost = price(costs, rank.kind, instructions);
     numbers.phase_seconds[which] = cost.seconds + costs.action_seconds(rank.kind);
@@ -30,8 +30,8 @@ StageNumbers stage_numbers(const RankPlan& rank, const CostModel& costs, Program
       total.add(cost);
     }
   }
-  if (rank.program.sent_activation >= 0) {
-    const Value& sent = rank.program.values.at(rank.program.sent_activation);
+  if (program.sent_activation >= 0) {
+    const Value& sent = program.values.at(program.sent_activation);
     numbers.sent_bytes = static_cast<double>(sent.spec.bytes());
   }
   return numbers;
@@ -118,9 +118,13 @@ StepNumbers numbers_of(const Plan& plan, const std::vector<RankPlan>& ranks, con
   ProgramCost total;
   for (const Pipeline& pipeline : plan.pipelines) {
     std::vector<StageNumbers>& stages = numbers.stages.emplace_back();
-    for (const Stage& stage : pipeline.stages) {
-      stages.push_back(
-          stage_numbers(ranks.at(stage.ranks.front()), costs, total, pipeline.micro_batches));
+    const auto count = static_cast<int>(pipeline.stages.size());
+    const auto ranges = static_cast<int>(pipeline.stages.front().layers.size());
+    for (int position = 0; position < count * ranges; ++position) {
+      const Stage& stage = pipeline.stages[stage_of_position(position, count)];
+      const RankPlan& rank = ranks.at(stage.ranks.front());
+      const Program& program = rank.programs.at(rank.program_of({.position = position}));
+      stages.push_back(stage_numbers(rank, program, costs, total, pipeline.micro_batches));
     }
   }
   for (const RankPlan& rank : ranks) {

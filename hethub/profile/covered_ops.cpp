@@ -65,9 +65,11 @@ std::vector<Plan> covering_plans(const ModelConfig& model, const CoveredPlans& c
 
 std::vector<Op> ops_of(const RankPlan& rank, const std::vector<Segment>& segments) {
   std::vector<Op> ops;
-  for (int phase = 0; phase < kPhases; ++phase) {
-    for (const Instruction& instruction : rank.program.phase(static_cast<Phase>(phase))) {
-      ops.push_back(instruction.op);
+  for (const Program& program : rank.programs) {
+    for (int phase = 0; phase < kPhases; ++phase) {
+      for (const Instruction& instruction : program.phase(static_cast<Phase>(phase))) {
+        ops.push_back(instruction.op);
+      }
     }
   }
   for (const auto* list : {&rank.check_ops, &rank.norm_ops, &rank.update_ops, &rank.zero_ops}) {

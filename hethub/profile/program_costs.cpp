@@ -52,8 +52,8 @@ std::optional<RankPlan> largest_rank(const Backend& backend, const ProfileOption
   const std::int64_t room = backend.info().memory_bytes / 2;
   for (int layers = std::min(options.model.layers, kMostLayers); layers > 0; layers /= 2) {
     RankPlan rank = rank_of(options, micro_batch_size, layers);
-    const double seconds =
-        sum_of_ops(rank.program.forward, times) + sum_of_ops(rank.program.backward, times);
+    const double seconds = sum_of_ops(rank.programs.front().forward, times) +
+                           sum_of_ops(rank.programs.front().backward, times);
     const bool in_time = layers == 1 || seconds <= kMostPassSeconds;
     if (in_time && rank.memory.arena_bytes <= room) return rank;
   }
@@ -99,7 +99,7 @@ std::vector<ProgramTime> calibrate(Backend& backend, const ProfileOptions& optio
     LoadedProgram program(backend, *rank);
     const std::array<double, 2> seconds = run_passes(program);
     for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
-      const auto& instructions = rank->program.phase(phase);
+      const auto& instructions = rank->programs.front().phase(phase);
       const ProgramTime time{.micro_batch_size = size,
                              .phase = phase,
                              .seconds = seconds[phase == Phase::kForward ? 0 : 1],
@@ -108,7 +108,7 @@ std::vector<ProgramTime> calibrate(Backend& backend, const ProfileOptions& optio
     }
     for (const ProgramTime& time : std::span(measured).last(2)) {
       const double own = std::max(time.seconds - action_seconds, time.seconds / 2);
-      scale(rank->program.phase(time.phase), own / time.ops_seconds, times, scaled);
+      scale(rank->programs.front().phase(time.phase), own / time.ops_seconds, times, scaled);
     }
   }
   return measured;

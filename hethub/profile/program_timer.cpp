@@ -35,7 +35,7 @@ void LoadedProgram::fill() {
 }
 
 void LoadedProgram::find_inputs() {
-  const Program& program = device_.plan().program;
+  const Program& program = device_.plan().programs.front();
   for (const Instruction& instruction : program.forward) {
     for (const int input : instruction.inputs) {
       const Value& value = program.values[input];
@@ -51,12 +51,12 @@ double LoadedProgram::run(Phase phase) {
   Queue& queue = device_.queue();
   if (phase == Phase::kForward) {
     for (const auto& [value, numbers] : inputs_) {
-      queue.upload(std::as_bytes(std::span(numbers)), device_.view(value, 0));
+      queue.upload(std::as_bytes(std::span(numbers)), device_.view(0, value, 0));
     }
   }
-  device_.run(phase, 0);
+  device_.run(0, phase, 0);
   if (phase == Phase::kForward && !losses_.empty()) {
-    queue.download(device_.view(device_.plan().program.losses, 0),
+    queue.download(device_.view(0, device_.plan().programs.front().losses, 0),
                    std::as_writable_bytes(std::span(losses_)));
   }
   queue.synchronize(after_seconds(kDeviceTimeout));

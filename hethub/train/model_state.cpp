@@ -65,16 +65,20 @@ void ModelState::upload(const std::vector<float>& values, const ArenaRange& rang
 
 void ModelState::for_each_parameter(
     const std::function<void(const ModelTensor&, std::span<float>)>& fill) {
+  const auto tensors = tensors_of(model_);
   const RankPlan& plan = device_.plan();
-  for (const int parameter : plan.program.values_of(ValueRole::kParameter)) {
-    const Value& value = plan.program.values[parameter];
-    std::vector<float> values(static_cast<std::size_t>(value.spec.elements()));
-    const auto tensors = tensors_of(model_);
-    const auto tensor = std::find_if(tensors.begin(), tensors.end(), [&](const ModelTensor& one) {
-      return one.name == value.name;
-    });
-    fill(*tensor, values);
-    upload(values, {plan.memory.offset_of(0, parameter, 0), value.spec.bytes()});
+  for (std::size_t index = 0; index < plan.programs.size(); ++index) {
+    const Program& program = plan.programs[index];
+    for (const int parameter : program.values_of(ValueRole::kParameter)) {
+      const Value& value = program.values[parameter];
+      std::vector<float> values(static_cast<std::size_t>(value.spec.elements()));
+      const auto tensor = std::find_if(tensors.begin(), tensors.end(), [&](const ModelTensor& one) {
+        return one.name == value.name;
+      });
+      fill(*tensor, values);
+      upload(values,
+             {plan.memory.offset_of(static_cast<int>(index), parameter, 0), value.spec.bytes()});
+    }
   }
 }
 

@@ -26,11 +26,16 @@ std::uint64_t tag_of(const Action& sent) {
 
 RankWorker::RankWorker(const RankWorkerOptions& options)
     : options_(options), rank_(*options.rank), device_(*options.device) {
-  const int lanes = rank_.memory.programs[0].lanes;
-  const Program& program = rank_.program;
+  int lanes = 0;
   std::int64_t largest = 0;
-  for (const int value : {program.received_activation, program.sent_activation}) {
-    if (value >= 0) largest = std::max(largest, program.values[value].spec.bytes());
+  for (std::size_t index = 0; index < rank_.programs.size(); ++index) {
+    const Program& program = rank_.programs[index];
+    for (const int value : {program.received_activation, program.sent_activation}) {
+      if (value >= 0) largest = std::max(largest, program.values[value].spec.bytes());
+    }
+    const int own = rank_.memory.programs[index].lanes;
+    sends_.emplace_back(static_cast<std::size_t>(own));
+    lanes += own;
   }
   port_ = std::make_unique<DevicePort>(DevicePortOptions{
       .messenger = options_.messenger,
@@ -41,7 +46,6 @@ RankWorker::RankWorker(const RankWorkerOptions& options)
       .staging_slots = largest > 0 ? 2 * lanes + 4 : 0,
       .force_host_staged = options_.force_host_staged,
       .device_timeout_s = std::chrono::duration<double>(options_.timeout).count()});
-  sends_.resize(static_cast<std::size_t>(lanes));
   const auto rows =
       static_cast<std::size_t>(batch_shape(*options_.plan, rank_.position.pipeline).rows());
   host_.tokens.resize(rows);
@@ -58,7 +62,7 @@ RankWorker::RankWorker(const RankWorkerOptions& options)
       tensor_names_.push_back(tensor.name);
     }
   }
-  forward_only_ = forward_only(options_.schedule->positions(), options_.schedule->micro_batches);
+  forward_only_ = forward_only(*options_.schedule);
   make_groups();
   make_segments();
 }
@@ -128,40 +132,54 @@ int RankWorker::rank_of(int worker) const {
 }
 
 View RankWorker::boundary(const Action& what) const {
-  const Program& program = rank_.program;
+  const int index = rank_.program_of(what);
+  const Program& program = rank_.programs[index];
   int value = -1;
   if (what.kind == ActionKind::kSendActivation) value = program.sent_activation;
   if (what.kind == ActionKind::kRecvActivation) value = program.received_activation;
   if (what.kind == ActionKind::kSendGradient) value = program.sent_gradient;
   if (what.kind == ActionKind::kRecvGradient) value = program.received_gradient;
-  return device_.view(value, what.micro_batch);
+  return device_.view(index, value, what.micro_batch);
+}
+
+std::array<Request, 2>& RankWorker::sends_of(const Action& what) {
+  const int program = rank_.program_of(what);
+  return sends_[program][device_.lane_of(program, what.micro_batch)];
+}
+
+// A lane's earlier micro-batch may still be on its way out.
+void RankWorker::free_lane(const Action& what) {
+  for (Request& request : sends_of(what)) {
+    request.wait(deadline());
+  }
 }
 
 // Waits for the device, so that the action's span is the time the device took.
 void RankWorker::compute(const Action& what) {
-  if (what.kind == ActionKind::kForward) {
-    // A lane's earlier micro-batch may still be on its way out.
-    for (Request& request : sends_[device_.lane_of(what.micro_batch)]) {
-      request.wait(deadline());
-    }
-    upload_inputs(what.micro_batch);
+  const int index = rank_.program_of(what);
+  const Program& program = rank_.programs[index];
+  const bool is_forward = what.kind == ActionKind::kForward;
+  if (is_forward) {
+    free_lane(what);
+    upload_inputs(index, what.micro_batch);
   }
   for (const Phase phase : phases_of(what.kind)) {
-    device_.run(phase, what.micro_batch);
+    device_.run(index, phase, what.micro_batch);
   }
-  const bool has_losses = what.kind == ActionKind::kForward && rank_.program.losses >= 0;
+  const bool has_losses = is_forward && program.losses >= 0;
   if (has_losses) {
-    device_.queue().download(device_.view(rank_.program.losses, what.micro_batch),
+    device_.queue().download(device_.view(index, program.losses, what.micro_batch),
                              std::as_writable_bytes(std::span(host_.losses)));
   }
   device_.synchronize(deadline());
   if (has_losses) read_losses();
 }
 
-void RankWorker::upload_inputs(int micro_batch) {
+void RankWorker::upload_inputs(int index, int micro_batch) {
   const Pipeline& pipeline = options_.plan->pipelines[rank_.position.pipeline];
+  const Program& program = rank_.programs[index];
   const std::int64_t length = options_.plan->sequence_length;
-  const bool reads_data = rank_.program.find("tokens") >= 0 || rank_.program.losses >= 0;
+  const bool reads_data = program.find("tokens") >= 0 || program.losses >= 0;
   for (int sequence = 0; reads_data && sequence < pipeline.micro_batch_size; ++sequence) {
     const std::int64_t sample = step_ * options_.plan->global_batch +
                                 first_sequence(*options_.plan, rank_.position.pipeline) +
@@ -169,16 +187,14 @@ void RankWorker::upload_inputs(int micro_batch) {
     source_->read(sample, std::span(host_.tokens).subspan(sequence * length, length),
                   std::span(host_.labels).subspan(sequence * length, length));
   }
-  upload_input("tokens", host_.tokens, micro_batch);
-  upload_input("labels", host_.labels, micro_batch);
-  upload_input("positions", host_.positions, micro_batch);
-}
-
-void RankWorker::upload_input(const char* name, const std::vector<std::int32_t>& rows,
-                              int micro_batch) {
-  const int value = rank_.program.find(name);
-  if (value < 0) return;
-  device_.queue().upload(std::as_bytes(std::span(rows)), device_.view(value, micro_batch));
+  const auto upload = [&](const char* name, const std::vector<std::int32_t>& rows) {
+    const int value = program.find(name);
+    if (value < 0) return;
+    device_.queue().upload(std::as_bytes(std::span(rows)), device_.view(index, value, micro_batch));
+  };
+  upload("tokens", host_.tokens);
+  upload("labels", host_.labels);
+  upload("positions", host_.positions);
 }
 
 void RankWorker::read_losses() {
@@ -193,17 +209,13 @@ void RankWorker::read_losses() {
 }
 
 void RankWorker::send(const Action& what, const WorkerAction& to) {
-  Request& pending = sends_[device_.lane_of(what.micro_batch)][is_of_activation(what.kind) ? 0 : 1];
+  Request& pending = sends_of(what)[is_of_activation(what.kind) ? 0 : 1];
   pending.wait(deadline());
   pending = world_->send(rank_of(to.worker), tag_of(what), boundary(what));
 }
 
 void RankWorker::recv(const Action& what, const WorkerAction& from) {
-  if (what.kind == ActionKind::kRecvActivation) {
-    for (Request& request : sends_[device_.lane_of(what.micro_batch)]) {
-      request.wait(deadline());
-    }
-  }
+  if (what.kind == ActionKind::kRecvActivation) free_lane(what);
   world_->recv(rank_of(from.worker), tag_of(from.action), boundary(what)).wait(deadline());
 }
 
@@ -234,9 +246,11 @@ void RankWorker::finish_step(const Action& what) {
 }
 
 void RankWorker::finish_sends() {
-  for (auto& lane : sends_) {
-    for (Request& request : lane) {
-      request.wait(deadline());
+  for (auto& program : sends_) {
+    for (auto& lane : program) {
+      for (Request& request : lane) {
+        request.wait(deadline());
+      }
     }
   }
 }
@@ -272,15 +286,19 @@ int RankWorker::ordinal_of(const std::string& tensor) const {
 
 // Only after a failure: reads this rank's gradients tensor by tensor.
 int RankWorker::first_nonfinite_tensor() {
-  const Program& program = rank_.program;
-  for (const int parameter : program.values_of(ValueRole::kParameter)) {
-    std::vector<float> values(static_cast<std::size_t>(program.values[parameter].spec.elements()));
-    device_.queue().download(device_.view(program.gradient_of(parameter), 0),
-                             std::as_writable_bytes(std::span(values)));
-    device_.synchronize(deadline());
-    const bool finite =
-        std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
-    if (!finite) return ordinal_of(program.values[parameter].name);
+  for (std::size_t index = 0; index < rank_.programs.size(); ++index) {
+    const Program& program = rank_.programs[index];
+    for (const int parameter : program.values_of(ValueRole::kParameter)) {
+      const Value& value = program.values[parameter];
+      std::vector<float> values(static_cast<std::size_t>(value.spec.elements()));
+      device_.queue().download(
+          device_.view(static_cast<int>(index), program.gradient_of(parameter), 0),
+          std::as_writable_bytes(std::span(values)));
+      device_.synchronize(deadline());
+      const bool finite = std::all_of(values.begin(), values.end(),
+                                      [](float element) { return std::isfinite(element); });
+      if (!finite) return ordinal_of(value.name);
+    }
   }
   return 0;  // every value is a number; the sum of their squares overflowed
 }

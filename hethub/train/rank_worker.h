@@ -92,8 +92,7 @@ class RankWorker : public StageWorker {
 
   void make_groups();
   void make_segments();
-  void upload_inputs(int micro_batch);
-  void upload_input(const char* name, const std::vector<std::int32_t>& rows, int micro_batch);
+  void upload_inputs(int index, int micro_batch);
   void read_losses();
   void sync_gradients();
   void sync_norm();
@@ -107,6 +106,8 @@ class RankWorker : public StageWorker {
   void finish_sends();
   int rank_of(int worker) const;
   View boundary(const Action& what) const;
+  std::array<Request, 2>& sends_of(const Action& what);
+  void free_lane(const Action& what);
 
   RankWorkerOptions options_;
   const RankPlan& rank_;
@@ -116,7 +117,8 @@ class RankWorker : public StageWorker {
   std::map<std::vector<int>, std::unique_ptr<Communicator>> groups_ = {};
   std::vector<SegmentSync> segments_ = {};
   Schedule forward_only_ = {};
-  std::vector<std::array<Request, 2>> sends_ = {};  // by lane: activation, gradient
+  // By program and lane: the activation's, the gradient's.
+  std::vector<std::vector<std::array<Request, 2>>> sends_ = {};
   HostInputs host_ = {};
   std::vector<float> sums_ = {};                // of the owned pieces
   std::vector<std::string> tensor_names_ = {};  // of the whole model

@@ -64,6 +64,12 @@ Plan plan_of(const std::string& layout, int layers, int batch) {
     two_stages("cpu", "opencl");
     plan.schedule = "zero-bubble";
   }
+  if (layout == "interleaved") {  // two virtual stages on each of two kinds
+    two_stages("cpu", "opencl");
+    plan.schedule = "interleaved";
+    plan.pipelines[0].stages[0].layers = {{0, 1}, {2, layers - 1}};
+    plan.pipelines[0].stages[1].layers = {{1, 2}, {layers - 1, layers}};
+  }
   if (layout == "uneven_replicas") {
     plan.pipelines.push_back({.micro_batch_size = 1,
                               .micro_batches = batch / 2 + 1,
@@ -112,8 +118,8 @@ INSTANTIATE_TEST_SUITE_P(
     , Golden,
     testing::Combine(testing::Values("llama", "llama3", "mistral", "qwen2", "deep"),
                      testing::Values("cpu", "opencl", "torch", "cpu_then_opencl", "opencl_then_cpu",
-                                     "torch_then_cpu", "zero_bubble", "uneven_replicas",
-                                     "pipeline_beside_replica_with_recompute")),
+                                     "torch_then_cpu", "zero_bubble", "interleaved",
+                                     "uneven_replicas", "pipeline_beside_replica_with_recompute")),
     [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
 
 // A check that cannot fail is none.

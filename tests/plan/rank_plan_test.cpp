@@ -67,17 +67,17 @@ TEST(RankPlan, pieces_lie_where_their_parameters_do) {
   for (int rank = 0; rank < 3; ++rank) {
     const RankPlan made = make_rank_plan(plan, model, segments, rank);
     for (const OwnedPiece& piece : made.owned) {
-      const int parameter = made.program.find(piece.slice.tensor.name);
+      const int parameter = made.programs.front().find(piece.slice.tensor.name);
       EXPECT_EQ(made.memory.offset_of(0, parameter, 0) + piece.slice.first * 4,
                 piece.parameters.offset);
       EXPECT_EQ(piece.gradients.offset - made.gradients.offset,
                 piece.parameters.offset - made.parameters.offset);
     }
     for (const HeldSegment& held : made.segments) {
-      const int first = made.program.find(segments[held.segment].tensors.front().name);
+      const int first = made.programs.front().find(segments[held.segment].tensors.front().name);
       EXPECT_EQ(held.parameters.offset, made.memory.offset_of(0, first, 0));
       EXPECT_EQ(held.gradients.offset,
-                made.memory.offset_of(0, made.program.gradient_of(first), 0));
+                made.memory.offset_of(0, made.programs.front().gradient_of(first), 0));
     }
   }
 }

@@ -66,7 +66,8 @@ void expect_programs_covered(const ModelConfig& model) {
     for (int rank = 0; rank < plan.world_size(); ++rank) {
       const RankPlan made = make_rank_plan(plan, model, segments, rank);
       for (int phase = 0; phase < kPhases; ++phase) {
-        for (const Instruction& instruction : made.program.phase(static_cast<Phase>(phase))) {
+        for (const Instruction& instruction :
+             made.programs.front().phase(static_cast<Phase>(phase))) {
           EXPECT_TRUE(known.contains(line_of(instruction.op))) << line_of(instruction.op);
         }
       }

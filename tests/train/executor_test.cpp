@@ -24,8 +24,8 @@ struct Notebook : StageWorker {
 
 TEST(Execute, does_what_the_schedule_says_in_its_order) {
   for (const ScheduleEntry& entry : all_schedules()) {
-    for (int stages = 1; stages <= 5; ++stages) {
-      const Schedule schedule = entry.make(stages, 7);
+    for (int stages = entry.virtual_stages ? 2 : 1; stages <= 5; ++stages) {
+      const Schedule schedule = entry.make({stages, 2 * stages, 1});
       for (int worker = 0; worker < stages; ++worker) {
         Notebook notebook;
         int observed = 0;

@@ -96,14 +96,14 @@ TEST(Step, writes_nothing_outside_its_values) {
   const auto mark = [&](std::int64_t offset, std::int64_t bytes) {
     std::fill_n(owned.begin() + offset, bytes, true);
   };
-  for (std::size_t value = 0; value < rank.program.values.size(); ++value) {
+  for (std::size_t value = 0; value < rank.programs.front().values.size(); ++value) {
     for (int mb = 0; mb < 2; ++mb) {
       mark(rank.memory.offset_of(0, static_cast<int>(value), mb),
-           rank.program.values[value].spec.bytes());
+           rank.programs.front().values[value].spec.bytes());
     }
   }
   for (int phase = 0; phase < kPhases; ++phase) {
-    const auto& list = rank.program.phase(static_cast<Phase>(phase));
+    const auto& list = rank.programs.front().phase(static_cast<Phase>(phase));
     for (std::size_t index = 0; index < list.size(); ++index) {
       const std::int64_t bytes = facts_of(list[index].op).workspace_bytes;
       for (int mb = 0; bytes > 0 && mb < 2; ++mb) {
@@ -126,8 +126,8 @@ TEST(Step, writes_nothing_outside_its_values) {
   }
   ASSERT_GT(guards, kGuard * 20);
   for (int mb = 0; mb < 2; ++mb) {
-    device.run(Phase::kForward, mb);
-    device.run(Phase::kBackward, mb);
+    device.run(0, Phase::kForward, mb);
+    device.run(0, Phase::kBackward, mb);
   }
   device.run(device.norm_ops());
   device.run(device.update_ops());

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "hethub/base/text.h"
 #include "tests/train/thread_ranks.h"
 
 namespace hethub {
@@ -45,6 +46,51 @@ TEST(Training, loss_and_gradient_norm_do_not_depend_on_the_layout) {
           expect_close(rank.steps[step].loss, expected[step].loss, 1e-5);
           expect_close(rank.steps[step].gradient_norm, expected[step].gradient_norm, 1e-5);
           EXPECT_EQ(rank.steps[step].tokens, 4 * 32);
+        }
+      }
+    }
+  }
+}
+
+// `stages` ranks with `ranges` virtual stages of one layer each.
+Plan pipeline_of(const std::string& schedule, int stages, int ranges) {
+  Pipeline pipeline{.micro_batch_size = 8, .micro_batches = 8};
+  for (int stage = 0; stage < stages; ++stage) {
+    pipeline.stages.push_back({.kind = "cpu", .ranks = {stage}});
+    for (int range = 0; range < ranges; ++range) {
+      const int layer = range * stages + stage;
+      pipeline.stages.back().layers.push_back({layer, layer + 1});
+    }
+  }
+  Plan plan = cpu_plan(64, {pipeline});
+  plan.schedule = schedule;
+  return plan;
+}
+
+// Messages of 128 KiB: longer than what a peer takes in before it asks for one.
+TEST(Training, every_schedule_trains_the_same_and_no_rank_waits_for_ever) {
+  const MadeSamples source(64, {});
+  struct Case {
+    const char* schedule;
+    int stages;
+    int ranges;
+  };
+  const Case cases[] = {{"gpipe", 4, 1},       {"1f1b", 4, 1},        {"zero-bubble", 2, 1},
+                        {"zero-bubble", 4, 1}, {"interleaved", 2, 1}, {"interleaved", 2, 2},
+                        {"interleaved", 2, 4}, {"interleaved", 4, 2}};
+  for (const Case& one : cases) {
+    for (const bool tied : {false, true}) {
+      const int layers = one.stages * one.ranges;
+      TrainOptions alone = options_for(cpu_plan(64, {replica(0, 64, 1, layers)}), tied, 2);
+      alone.model = small_model(tied, layers);
+      TrainOptions split = alone;
+      split.plan = pipeline_of(one.schedule, one.stages, one.ranges);
+      const auto expected = train_in_threads(alone, source).front().steps;
+      for (const ThreadRank& rank : train_in_threads(split, source)) {
+        for (std::size_t step = 0; step < expected.size(); ++step) {
+          SCOPED_TRACE(text(one.schedule, " ", one.stages, " x ", one.ranges));
+          expect_close(rank.steps[step].loss, expected[step].loss, 1e-5);
+          expect_close(rank.steps[step].gradient_norm, expected[step].gradient_norm, 1e-5);
         }
       }
     }

@@ -15,19 +15,8 @@ RankDevice::RankDevice(Backend& backend, const RankPlan& plan)
       plan_(plan),
       arena_(backend.allocate(plan.memory.arena_bytes)),
       queue_(backend.make_queue()) {
-  const ProgramMemory& memory = plan.memory.programs.at(0);
-  lanes_.resize(static_cast<std::size_t>(memory.lanes));
-  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-    const auto& lane_of = memory.lane_of_instance;
-    const auto first = std::find(lane_of.begin(), lane_of.end(), static_cast<int>(lane));
-    const auto micro_batch = static_cast<int>(first - lane_of.begin());
-    for (int phase = 0; phase < kPhases; ++phase) {
-      int index = 0;
-      for (const Instruction& instruction : plan.program.phase(static_cast<Phase>(phase))) {
-        lanes_[lane][phase].push_back(
-            bind(instruction, static_cast<Phase>(phase), index++, micro_batch));
-      }
-    }
+  for (std::size_t program = 0; program < plan.programs.size(); ++program) {
+    lanes_.push_back(bind_program(static_cast<int>(program)));
   }
   check_ops_ = bind(plan.check_ops);
   norm_ops_ = bind(plan.norm_ops);
@@ -36,17 +25,36 @@ RankDevice::RankDevice(Backend& backend, const RankPlan& plan)
   upload_constants();
 }
 
-int RankDevice::lane_of(int micro_batch) const {
-  return plan_.memory.programs[0].lane_of_instance.at(micro_batch);
+std::vector<RankDevice::Phases> RankDevice::bind_program(int program) {
+  const ProgramMemory& memory = plan_.memory.programs.at(program);
+  std::vector<Phases> lanes(static_cast<std::size_t>(memory.lanes));
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    const auto& lane_of = memory.lane_of_instance;
+    const auto first = std::find(lane_of.begin(), lane_of.end(), static_cast<int>(lane));
+    const auto micro_batch = static_cast<int>(first - lane_of.begin());
+    for (int phase = 0; phase < kPhases; ++phase) {
+      int index = 0;
+      for (const Instruction& instruction :
+           plan_.programs[program].phase(static_cast<Phase>(phase))) {
+        lanes[lane][phase].push_back(
+            bind(program, instruction, static_cast<Phase>(phase), index++, micro_batch));
+      }
+    }
+  }
+  return lanes;
 }
 
-View RankDevice::view(int value, int micro_batch) const {
-  return {arena_.get(), plan_.memory.offset_of(0, value, micro_batch),
-          plan_.program.values.at(value).spec.bytes()};
+int RankDevice::lane_of(int program, int micro_batch) const {
+  return plan_.memory.programs.at(program).lane_of_instance.at(micro_batch);
 }
 
-void RankDevice::run(Phase phase, int micro_batch) {
-  run(lanes_.at(lane_of(micro_batch)).at(static_cast<std::size_t>(phase)));
+View RankDevice::view(int program, int value, int micro_batch) const {
+  return {arena_.get(), plan_.memory.offset_of(program, value, micro_batch),
+          plan_.programs.at(program).values.at(value).spec.bytes()};
+}
+
+void RankDevice::run(int program, Phase phase, int micro_batch) {
+  run(lanes_.at(program).at(lane_of(program, micro_batch)).at(static_cast<std::size_t>(phase)));
 }
 
 void RankDevice::run(const std::vector<BoundOp>& ops) {
@@ -64,15 +72,16 @@ PreparedOp& RankDevice::prepared(const Op& op) {
   return *prepared_.back().second;
 }
 
-BoundOp RankDevice::bind(const Instruction& instruction, Phase phase, int index, int micro_batch) {
+BoundOp RankDevice::bind(int program, const Instruction& instruction, Phase phase, int index,
+                         int micro_batch) {
   BoundOp bound{.op = &prepared(instruction.op)};
   for (const int value : instruction.inputs) {
-    bound.inputs.push_back(view(value, micro_batch));
+    bound.inputs.push_back(view(program, value, micro_batch));
   }
   for (const int value : instruction.outputs) {
-    bound.outputs.push_back(view(value, micro_batch));
+    bound.outputs.push_back(view(program, value, micro_batch));
   }
-  bound.workspace = {arena_.get(), plan_.memory.workspace_of(0, phase, index, micro_batch),
+  bound.workspace = {arena_.get(), plan_.memory.workspace_of(program, phase, index, micro_batch),
                      facts_of(instruction.op).workspace_bytes};
   return bound;
 }
@@ -94,8 +103,11 @@ std::vector<BoundOp> RankDevice::bind(const std::vector<StepOp>& step_ops) {
 }
 
 void RankDevice::upload_constants() {
-  for (const Constant& constant : plan_.program.constants) {
-    queue_->upload(std::as_bytes(std::span(constant.data)), view(constant.value, 0));
+  for (std::size_t program = 0; program < plan_.programs.size(); ++program) {
+    for (const Constant& constant : plan_.programs[program].constants) {
+      queue_->upload(std::as_bytes(std::span(constant.data)),
+                     view(static_cast<int>(program), constant.value, 0));
+    }
   }
   synchronize(std::chrono::steady_clock::now() + kSetupTime);
 }

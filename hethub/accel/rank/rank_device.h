@@ -32,8 +32,8 @@ class RankDevice {
   Backend& backend() { return backend_; }
   const RankPlan& plan() const { return plan_; }
 
-  /// Queues one phase of a micro-batch's program.
-  void run(Phase phase, int micro_batch);
+  /// Queues one phase of a micro-batch in one of the plan's programs.
+  void run(int program, Phase phase, int micro_batch);
 
   /// Queues ops that stand outside the programs.
   void run(const std::vector<BoundOp>& ops);
@@ -47,17 +47,21 @@ class RankDevice {
 
   View view(const ArenaRange& range) const { return {arena_.get(), range.offset, range.bytes}; }
 
-  /// A value of one micro-batch (of any, for what lives for the whole run).
-  View view(int value, int micro_batch) const;
+  /// A program's value of one micro-batch (of any, for what lives for the whole run).
+  View view(int program, int value, int micro_batch) const;
 
-  int lane_of(int micro_batch) const;
+  int lane_of(int program, int micro_batch) const;
 
   /// Waits until all queued work is done.
   void synchronize(Deadline deadline) { queue_->synchronize(deadline); }
 
  private:
   PreparedOp& prepared(const Op& op);
-  BoundOp bind(const Instruction& instruction, Phase phase, int index, int micro_batch);
+  using Phases = std::array<std::vector<BoundOp>, kPhases>;
+
+  std::vector<Phases> bind_program(int program);
+  BoundOp bind(int program, const Instruction& instruction, Phase phase, int index,
+               int micro_batch);
   std::vector<BoundOp> bind(const std::vector<StepOp>& step_ops);
 
   Backend& backend_;
@@ -65,7 +69,7 @@ class RankDevice {
   std::unique_ptr<Buffer> arena_;
   std::unique_ptr<Queue> queue_;
   std::vector<std::pair<Op, std::unique_ptr<PreparedOp>>> prepared_ = {};
-  std::vector<std::array<std::vector<BoundOp>, kPhases>> lanes_ = {};
+  std::vector<std::vector<Phases>> lanes_ = {};  // by program and lane
   std::vector<BoundOp> check_ops_ = {};
   std::vector<BoundOp> norm_ops_ = {};
   std::vector<BoundOp> update_ops_ = {};
