@@ -80,6 +80,8 @@ void add_pin(Pins& pins, const std::string& pin) {
   } else if (key == "recompute") {
     pins.recompute = recompute_of(value);
   } else if (key == "schedule") {
+    // A split backward pass and virtual stages are not priced by the search.
+    if (value != "1f1b" && value != "gpipe") refuse(key, value, "1f1b or gpipe");
     pins.schedule = value;
   } else if (key == "kinds") {
     pins.kinds = words_of(value);
