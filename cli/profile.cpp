@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include <nlohmann/json.hpp>
 
+#include "cli/temporary_folder.h"
 #include "cli/train_setup.h"
 #include "cli/verb.h"
 #include "hethub/base/clock.h"
@@ -174,28 +174,6 @@ int run_as_rank(const Options& options) {
   return 0;
 }
 
-// A folder that is gone when the profile ends.
-struct TemporaryFolder {
-  std::filesystem::path path = {};
-
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "hethub-profile-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) {
-      throw Error(ErrorCode::kCannotWrite, {.what = name,
-                                            .found = "no folder can be made there",
-                                            .expected = "room for a few small files",
-                                            .fix = "set TMPDIR to a folder that can be written"});
-    }
-    path = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-};
-
 std::string joined(const std::vector<int>& numbers) {
   std::string list;
   for (const int number : numbers) {
@@ -311,7 +289,7 @@ int run(const Options& options, bool json) {
   const double begin = seconds_now();
   const std::vector<std::string> kinds = kinds_of(options);
   profile_options(options);  // faults of the model are told here, once
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("profile");
   const LaunchResult result = run_ranks(ranks_of(options, kinds, folder.path));
   if (result.exit_status != 0) return result.exit_status;
   Costs costs;

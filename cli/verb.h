@@ -29,6 +29,7 @@ void on_chosen(CLI::App& command, VerbCall& call, std::string verb,
 }
 
 // One file a verb: each adds its command to the program's.
+void add_bench(CLI::App& app, VerbCall& call);
 void add_checkpoint(CLI::App& app, VerbCall& call);
 void add_data(CLI::App& app, VerbCall& call);
 void add_devices(CLI::App& app, VerbCall& call);

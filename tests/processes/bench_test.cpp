@@ -1,0 +1,68 @@
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "tests/processes/program.h"
+
+namespace hethub {
+namespace {
+
+Json rows_of(const Workspace& workspace, const std::string& arguments) {
+  const Outcome outcome =
+      workspace.hethub("bench comm --seconds 0.01 --json " + arguments + " 2>/dev/null");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  return outcome.status == 0 ? Json::parse(outcome.output) : Json::array();
+}
+
+TEST(BenchComm, no_element_is_wrong_in_any_op_kind_or_transport) {
+  const Workspace workspace("bench");
+  std::set<std::string> names;
+  for (const char* how : {"--ranks 3", "--ranks 2 --transport tcp --dtype bf16 --reduction max",
+                          "--ranks 3 --backends cpu,opencl --dtype i32 --reduction avg --root 2",
+                          "--ranks 2 --host-staged --dtype i8 --reduction prod"}) {
+    for (const Json& row : rows_of(workspace, text("--ops all --sizes 4KiB,20011 --pairs ", how))) {
+      names.insert(row["name"]);
+      if (row["op"] == "send_recv") continue;
+      EXPECT_EQ(row["in_place"]["wrong"], 0) << row;
+      EXPECT_EQ(row["out_of_place"]["wrong"], 0) << row;
+    }
+  }
+  for (const char* name : {"all_reduce shm 3 ranks 4 KiB", "broadcast tcp 2 ranks 20011 B",
+                           "barrier shm 2 ranks 0 B", "send_recv tcp ranks 0-1 4 KiB"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
+}
+
+TEST(BenchComm, a_tuned_table_is_written_and_read) {
+  const Workspace workspace("bench-tune");
+  const Json rows = rows_of(workspace, "--ops reduce_scatter --sizes 1KiB --tune -o table.json");
+  EXPECT_EQ(rows.size(), 3U);  // ring, halving, pairwise
+  const std::string rule = R"({"op":"reduce_scatter","algorithm":")";
+  const std::string table = read_file(workspace.path("table.json"));
+  const std::size_t begin = table.find(rule) + rule.size();
+  const std::string fastest = table.substr(begin, table.find('"', begin) - begin);
+  const Json used = rows_of(workspace, "--ops reduce_scatter --sizes 1KiB --choices table.json");
+  EXPECT_EQ(used.at(0)["algorithm"], fastest + "_reduce_scatter");
+}
+
+TEST(BenchComm, show_prints_the_steps_and_runs_nothing) {
+  const Workspace workspace("bench-show");
+  const Outcome shown =
+      workspace.hethub("bench comm --show all_reduce --ranks 2 --algorithm ring --sizes 1KiB");
+  EXPECT_EQ(shown.status, 0);
+  EXPECT_TRUE(shown.says("all_reduce of 1 KiB over 2 ranks: ring_all_reduce")) << shown.output;
+  EXPECT_TRUE(shown.says("rank 1: send chunk")) << shown.output;
+}
+
+TEST(BenchComm, what_is_not_known_is_refused_by_name) {
+  const Workspace workspace("bench-refused");
+  const Outcome op = workspace.hethub("bench comm --ops all_reduse");
+  EXPECT_EQ(op.status, 78);
+  EXPECT_TRUE(op.says("all_reduse") && op.says("reduce_scatter")) << op.output;
+  const Outcome size = workspace.hethub("bench comm --sizes 16KB");
+  EXPECT_EQ(size.status, 64);
+  EXPECT_TRUE(size.says("16KB")) << size.output;
+}
+
+}  // namespace
+}  // namespace hethub
