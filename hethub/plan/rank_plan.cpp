@@ -205,10 +205,16 @@ RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
                         const std::vector<Segment>& segments, int rank,
                         const RankPlanOptions& options) {
   const RankPosition at = position_of(plan, rank);
-  const Schedule schedule = schedule_of(plan, at.pipeline);
-  RankPlan made{.rank = rank,
+  return make_rank_plan(plan, model, segments, at, schedule_of(plan, at.pipeline), options);
+}
+
+RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
+                        const std::vector<Segment>& segments, const RankPosition& at,
+                        const Schedule& schedule, const RankPlanOptions& options) {
+  const Stage& stage = plan.pipelines.at(at.pipeline).stages.at(at.stage);
+  RankPlan made{.rank = stage.ranks.at(at.place),
                 .position = at,
-                .kind = plan.pipelines[at.pipeline].stages[at.stage].kind,
+                .kind = stage.kind,
                 .positions = positions_of(plan.pipelines[at.pipeline], at.stage)};
   for (const int position : made.positions) {
     made.programs.push_back(program_at(plan, model, at, position, schedule.splits_backward()));

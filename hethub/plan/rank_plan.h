@@ -94,4 +94,9 @@ RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
                         const std::vector<Segment>& segments, int rank,
                         const RankPlanOptions& options = {});
 
+/// The same for the rank at a position, whose pipeline has this schedule: for many ranks in a row.
+RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
+                        const std::vector<Segment>& segments, const RankPosition& at,
+                        const Schedule& schedule, const RankPlanOptions& options = {});
+
 }  // namespace hethub

@@ -197,19 +197,23 @@ std::vector<ProgramUse> uses_of(const Schedule& schedule, int worker) {
       programs.emplace(std::pair(direction, position), static_cast<int>(programs.size()));
     }
   }
-  std::map<std::pair<int, int>, std::pair<int, int>> slots;  // by program and micro-batch
+  std::vector<std::vector<ProgramUse>> by_program(programs.size(),
+                                                  std::vector<ProgramUse>(schedule.micro_batches));
   const auto& actions = schedule.actions.at(worker);
   for (std::size_t slot = 0; slot < actions.size(); ++slot) {
     const Action& action = actions[slot];
     if (row_of(action.kind).role == Role::kStep) continue;
     const int program = programs.at({action.direction, action.position});
+    ProgramUse& use = by_program[program].at(action.micro_batch);
     const int now = static_cast<int>(slot);
-    const auto [found, is_first] = slots.try_emplace({program, action.micro_batch}, now, now);
-    found->second.second = now;
+    if (use.last_slot == 0) use = {program, action.micro_batch, now, now};
+    use.last_slot = now + 1;  // until the end: 0 is for a micro-batch that never comes
   }
   std::vector<ProgramUse> uses;
-  for (const auto& [key, range] : slots) {
-    uses.push_back({key.first, key.second, range.first, range.second});
+  for (const std::vector<ProgramUse>& of : by_program) {
+    for (ProgramUse use : of) {
+      if (use.last_slot-- > 0) uses.push_back(use);
+    }
   }
   return uses;
 }

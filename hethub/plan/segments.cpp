@@ -13,18 +13,23 @@ namespace {
 
 constexpr std::int64_t kAlignedElements = kMemoryAlignment / 4;
 
-// The ranks that hold each tensor, by name.
+// The ranks that hold each tensor, ascending, by name.
 std::map<std::string, std::vector<int>> holders_of(const Plan& plan, const ModelConfig& model) {
   std::map<std::string, std::vector<int>> holders;
-  const int world_size = plan.world_size();
-  for (int rank = 0; rank < world_size; ++rank) {
-    const RankPosition at = position_of(plan, rank);
-    for (const int position : positions_of(plan.pipelines[at.pipeline], at.stage)) {
-      for (const ModelTensor& tensor :
-           tensors_of(model, slice_of(plan, model, at.pipeline, position))) {
-        holders[tensor.name].push_back(rank);
+  for (int pipeline = 0; pipeline < std::ssize(plan.pipelines); ++pipeline) {
+    const std::vector<Stage>& stages = plan.pipelines[pipeline].stages;
+    for (int stage = 0; stage < std::ssize(stages); ++stage) {
+      for (const int position : positions_of(plan.pipelines[pipeline], stage)) {
+        for (const ModelTensor& tensor :
+             tensors_of(model, slice_of(plan, model, pipeline, position))) {
+          std::vector<int>& ranks = holders[tensor.name];
+          ranks.insert(ranks.end(), stages[stage].ranks.begin(), stages[stage].ranks.end());
+        }
       }
     }
+  }
+  for (auto& [name, ranks] : holders) {
+    std::sort(ranks.begin(), ranks.end());
   }
   return holders;
 }

@@ -87,6 +87,14 @@ class StepWriter {
 
   int label_of(const Action& action) {
     if (labels_ == Labels::kNone) return -1;
+    if (labels_ == Labels::kKinds) {
+      int& known = kind_labels_[static_cast<std::size_t>(action.kind)];
+      if (known >= 0) return known;
+      known = builder_.add_label({.lane = std::string(lane_of(action)),
+                                  .name = std::string(name_of(action.kind)),
+                                  .category = std::string(name_of(action.kind))});
+      return known;
+    }
     return builder_.add_label({.lane = std::string(lane_of(action)),
                                .name = name_of(action),
                                .category = std::string(name_of(action.kind))});
@@ -177,6 +185,7 @@ class StepWriter {
   const std::vector<int>& devices_;
   Labels labels_;
   StepPart part_;
+  std::vector<int> kind_labels_ = std::vector<int>(kActionKinds, -1);
   std::vector<SegmentCollective> gradients_ = {};
   std::vector<SegmentCollective> parameters_ = {};
   std::vector<SimCollective> norm_ = {};  // of all ranks; none if there is one rank

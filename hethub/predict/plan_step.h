@@ -24,8 +24,9 @@ struct StepNumbers {
   std::vector<double> update_seconds = {};  ///< by rank of the plan: kUpdate's ops
 };
 
-/// Whether tasks get labels: a timeline needs them, a search does not.
-enum class Labels : std::uint8_t { kNone, kAll };
+/// Whether tasks get labels: a timeline needs one for each action, a sum of times one for each kind
+/// of action, a search none.
+enum class Labels : std::uint8_t { kNone, kKinds, kAll };
 
 /// Which part of a step is written.
 enum class StepPart : std::uint8_t {

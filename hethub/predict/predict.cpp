@@ -18,21 +18,32 @@ ProgramCost price_ops(const CostModel& costs, std::string_view kind,
   return total;
 }
 
-StageNumbers stage_numbers(const RankPlan& rank, const Program& program, const CostModel& costs,
-                           ProgramCost& total, int micro_batches) {
-  StageNumbers numbers;
-  for (int which = 0; which < kPhases; ++which) {
-    const auto& instructions = program.phase(static_cast<Phase>(which));
-    if (instructions.empty()) continue;
-    const ProgramCost cost = price(costs, rank.kind, instructions);
-    numbers.phase_seconds[which] = cost.seconds + costs.action_seconds(rank.kind);
-    for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
-      total.add(cost);
+// What a rank plan's programs and ops cost; its compute is of one micro-batch.
+struct RankNumbers {
+  std::vector<StageNumbers> stages = {};  // by program
+  ProgramCost compute = {};
+  ProgramCost check = {};
+  ProgramCost norm = {};
+  ProgramCost update = {};
+};
+
+RankNumbers rank_numbers(const RankPlan& rank, const CostModel& costs) {
+  RankNumbers numbers{.check = price_ops(costs, rank.kind, rank.check_ops),
+                      .norm = price_ops(costs, rank.kind, rank.norm_ops),
+                      .update = price_ops(costs, rank.kind, rank.update_ops)};
+  numbers.update.add(price_ops(costs, rank.kind, rank.zero_ops));
+  for (const Program& program : rank.programs) {
+    StageNumbers& stage = numbers.stages.emplace_back();
+    for (int which = 0; which < kPhases; ++which) {
+      const auto& instructions = program.phase(static_cast<Phase>(which));
+      if (instructions.empty()) continue;
+      const ProgramCost cost = price(costs, rank.kind, instructions);
+      stage.phase_seconds[which] = cost.seconds + costs.action_seconds(rank.kind);
+      numbers.compute.add(cost);
     }
-  }
-  if (program.sent_activation >= 0) {
+    if (program.sent_activation < 0) continue;
     const Value& sent = program.values.at(program.sent_activation);
-    numbers.sent_bytes = static_cast<double>(sent.spec.bytes());
+    stage.sent_bytes = static_cast<double>(sent.spec.bytes());
   }
   return numbers;
 }
@@ -112,8 +123,12 @@ Efficiency efficiency_of(const Plan& plan, const ModelConfig& model, const CostM
           .gemm_fraction = all_gemms && gemms > 0 ? model_flops / gemms : 0};
 }
 
-StepNumbers numbers_of(const Plan& plan, const std::vector<RankPlan>& ranks, const CostModel& costs,
+StepNumbers numbers_of(const Plan& plan, const RankPlans& ranks, const CostModel& costs,
                        ProgramCost* cost) {
+  std::vector<RankNumbers> distinct;
+  for (const RankPlan& one : ranks.distinct) {
+    distinct.push_back(rank_numbers(one, costs));
+  }
   StepNumbers numbers;
   ProgramCost total;
   for (const Pipeline& pipeline : plan.pipelines) {
@@ -122,22 +137,19 @@ StepNumbers numbers_of(const Plan& plan, const std::vector<RankPlan>& ranks, con
     const auto ranges = static_cast<int>(pipeline.stages.front().layers.size());
     for (int position = 0; position < count * ranges; ++position) {
       const Stage& stage = pipeline.stages[stage_of_position(position, count)];
-      const RankPlan& rank = ranks.at(stage.ranks.front());
-      const Program& program = rank.programs.at(rank.program_of({.position = position}));
-      stages.push_back(stage_numbers(rank, program, costs, total, pipeline.micro_batches));
+      const RankNumbers& one = distinct[ranks.index_of_rank.at(stage.ranks.front())];
+      stages.push_back(one.stages.at(position / count));
+      if (position < count) total.add(one.compute, pipeline.micro_batches);
     }
   }
-  for (const RankPlan& rank : ranks) {
-    const ProgramCost check = price_ops(costs, rank.kind, rank.check_ops);
-    const ProgramCost norm = price_ops(costs, rank.kind, rank.norm_ops);
-    ProgramCost update = price_ops(costs, rank.kind, rank.update_ops);
-    update.add(price_ops(costs, rank.kind, rank.zero_ops));
-    total.add(check);
-    total.add(norm);
-    total.add(update);
-    numbers.check_seconds.push_back(check.seconds);
-    numbers.norm_seconds.push_back(norm.seconds);
-    numbers.update_seconds.push_back(update.seconds);
+  for (const int index : ranks.index_of_rank) {
+    const RankNumbers& one = distinct[index];
+    total.add(one.check);
+    total.add(one.norm);
+    total.add(one.update);
+    numbers.check_seconds.push_back(one.check.seconds);
+    numbers.norm_seconds.push_back(one.norm.seconds);
+    numbers.update_seconds.push_back(one.update.seconds);
   }
   if (cost != nullptr) *cost = total;
   return numbers;
@@ -148,14 +160,12 @@ Prediction predict(const Plan& plan, const ModelConfig& model, const CostModel& 
   require_valid(plan, model);
   const std::vector<int> devices = cluster_ranks_of(plan, costs.ranks());
   const std::vector<Segment> segments = segments_of(plan, model);
-  std::vector<RankPlan> ranks;
-  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    ranks.push_back(make_rank_plan(plan, model, segments, static_cast<int>(rank)));
-  }
+  const RankPlans ranks = distinct_rank_plans(plan, model, segments);
   Prediction prediction;
   const StepNumbers numbers = numbers_of(plan, ranks, costs, &prediction.cost);
   StepBuilder builder(costs);
-  write_step(builder, plan, segments, numbers, devices, Labels::kAll);
+  write_step(builder, plan, segments, numbers, devices,
+             options.timeline ? Labels::kAll : Labels::kKinds);
   const SimTimes times = simulate(builder.step());
 
   prediction.step_seconds = times.step_seconds;
@@ -163,13 +173,14 @@ Prediction predict(const Plan& plan, const ModelConfig& model, const CostModel& 
   prediction.tokens_per_second = times.step_seconds > 0 ? tokens / times.step_seconds : 0;
   prediction.timeline.name = "predicted";
   double busy = 0;
-  for (std::size_t index = 0; index < ranks.size(); ++index) {
+  for (std::size_t index = 0; index < devices.size(); ++index) {
     const int rank = static_cast<int>(index);
-    const std::string& kind = ranks[index].kind;
+    const RankPlan& planned = ranks.of(rank);
+    const std::string& kind = planned.kind;
     RankPrediction& one = prediction.ranks.emplace_back();
     one = {.rank = rank,
            .kind = kind,
-           .arena_bytes = ranks[index].memory.arena_bytes,
+           .arena_bytes = planned.memory.arena_bytes,
            .fixed_bytes = costs.fixed_memory_bytes(kind),
            .device_bytes = kind_named(costs.cluster(), kind).memory_bytes};
     account(builder, times, devices[index], one);
@@ -179,7 +190,7 @@ Prediction predict(const Plan& plan, const ModelConfig& model, const CostModel& 
       draw(builder, times, devices[index], rank, prediction.timeline);
     }
   }
-  const double available = static_cast<double>(ranks.size()) * times.step_seconds;
+  const double available = static_cast<double>(devices.size()) * times.step_seconds;
   prediction.bubble_fraction = available > 0 ? 1 - busy / available : 0;
   const Efficiency efficiency = efficiency_of(plan, model, costs, prediction.tokens_per_second);
   prediction.mfu = efficiency.mfu;

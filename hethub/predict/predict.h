@@ -6,8 +6,8 @@
 
 #include "hethub/cost/cost_model.h"
 #include "hethub/model/config.h"
+#include "hethub/plan/alike_ranks.h"
 #include "hethub/plan/plan.h"
-#include "hethub/plan/rank_plan.h"
 #include "hethub/predict/plan_step.h"
 #include "hethub/predict/pricing.h"
 #include "hethub/trace/timeline.h"
@@ -59,8 +59,8 @@ Efficiency efficiency_of(const Plan& plan, const ModelConfig& model, const CostM
                          double tokens_per_second);
 
 /// The numbers of a plan's step, from the programs and ops that its ranks run. `ranks` are the
-/// plan's rank plans in rank order; `cost`, if given, takes the sum of all their costs.
-StepNumbers numbers_of(const Plan& plan, const std::vector<RankPlan>& ranks, const CostModel& costs,
+/// plan's rank plans; `cost`, if given, takes the sum of all their costs.
+StepNumbers numbers_of(const Plan& plan, const RankPlans& ranks, const CostModel& costs,
                        ProgramCost* cost = nullptr);
 
 /// Simulates one step of a plan on a cluster. Throws kInvalidPlan if the plan is not valid for the

@@ -1,8 +1,30 @@
 #include "hethub/predict/pricing.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hethub {
+namespace {
+
+// Prices each of a program's ops once: layers are alike.
+class OpPrices {
+ public:
+  OpPrices(const CostModel& costs, std::string_view kind) : costs_(costs), kind_(kind) {}
+
+  const OpCost& of(const Op& op) {
+    const auto found = std::find_if(known_.begin(), known_.end(),
+                                    [&](const auto& one) { return same_work(*one.first, op); });
+    if (found != known_.end()) return found->second;
+    return known_.emplace_back(&op, costs_.op_cost(kind_, op)).second;
+  }
+
+ private:
+  const CostModel& costs_;
+  std::string_view kind_;
+  std::vector<std::pair<const Op*, OpCost>> known_ = {};
+};
+
+}  // namespace
 
 void ProgramCost::add(const OpCost& cost) {
   seconds += cost.seconds;
@@ -10,10 +32,10 @@ void ProgramCost::add(const OpCost& cost) {
   if (cost.source == CostSource::kScaled) farthest = std::max(farthest, cost.distance);
 }
 
-void ProgramCost::add(const ProgramCost& cost) {
-  seconds += cost.seconds;
+void ProgramCost::add(const ProgramCost& cost, int times) {
+  seconds += times * cost.seconds;
   for (std::size_t source = 0; source < seconds_by_source.size(); ++source) {
-    seconds_by_source[source] += cost.seconds_by_source[source];
+    seconds_by_source[source] += times * cost.seconds_by_source[source];
   }
   farthest = std::max(farthest, cost.farthest);
 }
@@ -21,8 +43,9 @@ void ProgramCost::add(const ProgramCost& cost) {
 ProgramCost price(const CostModel& costs, std::string_view kind,
                   const std::vector<Instruction>& instructions) {
   ProgramCost total;
+  OpPrices prices(costs, kind);
   for (const Instruction& instruction : instructions) {
-    total.add(costs.op_cost(kind, instruction.op));
+    total.add(prices.of(instruction.op));
   }
   return total;
 }
@@ -33,8 +56,9 @@ LayerCosts price_by_layer(const CostModel& costs, std::string_view kind, const P
   all.layers.resize(layers);
   const bool forwards = phase == Phase::kForward;
   bool met_layers = false;
+  OpPrices prices(costs, kind);
   for (const Instruction& instruction : model.phase(phase)) {
-    const OpCost cost = costs.op_cost(kind, instruction.op);
+    const OpCost cost = prices.of(instruction.op);
     if (instruction.layer >= 0) {
       all.layers.at(instruction.layer).add(cost);
       met_layers = true;

@@ -17,7 +17,7 @@ struct ProgramCost {
   double farthest = 1;  ///< the largest OpCost::distance of a scaled op, 1 if there is none
 
   void add(const OpCost& cost);
-  void add(const ProgramCost& cost);
+  void add(const ProgramCost& cost, int times = 1);
 };
 
 /// The sum of the instructions' costs.

@@ -414,7 +414,7 @@ double ExactSearch::simulate_plan(const Plan& plan, StepPart part) {
     auto& stages = numbers.stages.emplace_back();
     for (const Stage& stage : pipeline.stages) {
       stages.push_back(pricer_.stage(stage.kind, pipeline.micro_batch_size, stage.layers.front(),
-                                     !stage.recompute.empty()));
+                                     stage.recompute));
     }
   }
   StepBuilder builder(request_.costs);

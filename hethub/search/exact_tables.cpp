@@ -9,7 +9,7 @@ namespace hethub {
 LoadTables::LoadTables(const SearchRequest& request, const std::vector<RankClass>& classes,
                        std::vector<int> sizes, StagePricer& pricer)
     : sizes_(std::move(sizes)), layers_(request.model.layers) {
-  const bool again = request.pins.recompute == Recompute::kFull;
+  const Recompute again = request.pins.recompute.value_or(Recompute::kNone);
   for (const RankClass& one : classes) {
     auto& by_size = seconds_.emplace_back();
     for (const int size : sizes_) {

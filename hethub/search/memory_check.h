@@ -30,11 +30,9 @@ class MemoryCheck {
   std::vector<MemoryFault> faults_of(const Plan& plan, const std::vector<Segment>& segments);
 
  private:
-  std::int64_t arena_bytes(const Plan& plan, const std::vector<Segment>& segments, int rank);
-
   const ModelConfig& model_;
   const CostModel& costs_;
-  std::map<std::string, std::int64_t> arenas_;  // by all that an arena depends on
+  std::map<std::string, std::int64_t> arenas_;  // by RankSignatures
 };
 
 }  // namespace hethub

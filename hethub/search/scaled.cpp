@@ -168,7 +168,7 @@ void ScaledSearch::fill(PipelineTables& tables, int size, int choice, bool relax
     for (int end = begin + 1; end <= tables.layers; ++end) {
       const bool last = end == tables.layers;
       const StageNumbers numbers =
-          pricer_.stage(kinds_[kind], tables.sizes[size], {begin, end}, again);
+          pricer_.stage(kinds_[kind], tables.sizes[size], {begin, end}, recompute_[choice]);
       StageCost& cost = tables.costs[tables.index_of(size, choice, begin, end)];
       cost.seconds = numbers.phase_seconds[0] + numbers.phase_seconds[1] +
                      message * ((begin > 0 ? 1 : 0) + (last ? 0 : 1));
@@ -284,11 +284,16 @@ void ScaledSearch::try_longest() {
 void ScaledSearch::keep(const Plan& plan) {
   const auto same = [&](const Candidate& one) { return one.plan.pipelines == plan.pipelines; };
   if (std::any_of(result_.best.begin(), result_.best.end(), same)) return;
-  Candidate candidate{plan, predict(plan, request_.model, request_.costs)};
-  candidate.plan.predicted_step_seconds = candidate.prediction.step_seconds;
+  const std::vector<Segment> segments = segments_of(plan, request_.model);
+  StepBuilder builder(request_.costs);
+  write_step(builder, plan, segments, pricer_.numbers(plan, segments),
+             cluster_ranks_of(plan, request_.costs.ranks()), Labels::kNone);
+  Candidate candidate{plan};
+  candidate.plan.predicted_step_seconds =
+      simulate(builder.step(), SimDetail::kEndsOnly).step_seconds;
   ++result_.simulated;
   const auto faster = [](const Candidate& a, const Candidate& b) {
-    return a.prediction.step_seconds < b.prediction.step_seconds;
+    return a.plan.predicted_step_seconds < b.plan.predicted_step_seconds;
   };
   result_.best.insert(std::upper_bound(result_.best.begin(), result_.best.end(), candidate, faster),
                       candidate);
@@ -314,6 +319,10 @@ SearchResult ScaledSearch::run() {
   }
   if (result_.best.empty()) try_longest();
   if (result_.best.empty()) return std::move(result_);
+  for (Candidate& one : result_.best) {
+    one.prediction = predict(one.plan, request_.model, request_.costs);
+    one.plan.predicted_step_seconds = one.prediction.step_seconds;
+  }
   const ReplicaResult bound =
       search_replicas(tables(true), {.seconds = std::max(0.05, seconds_left() / 2)});
   const double step = result_.best.front().prediction.step_seconds;

@@ -1,5 +1,7 @@
 #include "hethub/search/stage_pricer.h"
 
+#include <algorithm>
+
 #include "hethub/base/text.h"
 #include "hethub/model/decoder.h"
 #include "hethub/plan/optimizer_ops.h"
@@ -7,40 +9,58 @@
 
 namespace hethub {
 
+// Layers differ in their windows alone.
 StagePricer::StagePricer(const ModelConfig& model, const CostModel& costs,
                          std::int64_t sequence_length)
-    : model_(model), costs_(costs), sequence_length_(sequence_length) {}
+    : model_(model), costs_(costs), sequence_length_(sequence_length), distinct_(model) {
+  distinct_.windows.clear();
+  for (const std::int64_t window : model.windows) {
+    const auto found = std::find(distinct_.windows.begin(), distinct_.windows.end(), window);
+    layer_sort_.push_back(static_cast<int>(found - distinct_.windows.begin()));
+    if (found == distinct_.windows.end()) distinct_.windows.push_back(window);
+  }
+  distinct_.layers = static_cast<int>(distinct_.windows.size());
+}
+
+Program StagePricer::program(int sequences, Recompute recompute) const {
+  const BatchShape shape{.sequences = sequences, .sequence_length = sequence_length_};
+  Program program = build_forward(distinct_, {0, distinct_.layers, true, true}, shape);
+  DifferentiateOptions options;
+  for (int layer = 0; layer < distinct_.layers; ++layer) {
+    if (recompute == Recompute::kFull) options.recompute_layers.insert(layer);
+    if (recompute == Recompute::kSelective) options.selective_layers.insert(layer);
+  }
+  differentiate(program, options);
+  return program;
+}
+
+StagePricer::Prefix StagePricer::prefix_of(const std::string& kind, const Program& program,
+                                           Phase phase) const {
+  const LayerCosts costs = price_by_layer(costs_, kind, program, phase, distinct_.layers);
+  Prefix prefix{.before = costs.before.seconds, .layers = {0}, .after = costs.after.seconds};
+  for (const int sort : layer_sort_) {
+    prefix.layers.push_back(prefix.layers.back() + costs.layers[sort].seconds);
+  }
+  return prefix;
+}
 
 const StagePricer::Table& StagePricer::table(const std::string& kind, int sequences) {
-  const auto found = tables_.find({kind, sequences});
-  if (found != tables_.end()) return found->second;
-  const BatchShape shape{.sequences = sequences, .sequence_length = sequence_length_};
-  Program kept = build_forward(model_, {0, model_.layers, true, true}, shape);
-  Program again = kept;
-  DifferentiateOptions all;
-  for (int layer = 0; layer < model_.layers; ++layer) {
-    all.recompute_layers.insert(layer);
+  const auto [place, is_new] = tables_.try_emplace({kind, sequences});
+  Table& table = place->second;
+  if (!is_new) return table;
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    const Program made = program(sequences, recompute);
+    table.backward[static_cast<std::size_t>(recompute)] = prefix_of(kind, made, Phase::kBackward);
+    if (recompute == Recompute::kNone) table.forward = prefix_of(kind, made, Phase::kForward);
   }
-  differentiate(kept);
-  differentiate(again, all);
-  const auto prefix_of = [&](const Program& program, Phase phase) {
-    const LayerCosts costs = price_by_layer(costs_, kind, program, phase, model_.layers);
-    Prefix prefix{.before = costs.before.seconds, .layers = {0}, .after = costs.after.seconds};
-    for (const ProgramCost& layer : costs.layers) {
-      prefix.layers.push_back(prefix.layers.back() + layer.seconds);
-    }
-    return prefix;
-  };
-  const Program first = build_forward(model_, {0, 1, true, false}, shape);
-  const auto bytes = static_cast<double>(first.values.at(first.sent_activation).spec.bytes());
-  return tables_[{kind, sequences}] = {.forward = prefix_of(kept, Phase::kForward),
-                                       .backward = prefix_of(kept, Phase::kBackward),
-                                       .backward_again = prefix_of(again, Phase::kBackward),
-                                       .sent_bytes = bytes};
+  const BatchShape shape{.sequences = sequences, .sequence_length = sequence_length_};
+  const Program first = build_forward(distinct_, {0, 1, true, false}, shape);
+  table.sent_bytes = static_cast<double>(first.values.at(first.sent_activation).spec.bytes());
+  return table;
 }
 
 StageNumbers StagePricer::stage(const std::string& kind, int sequences, LayerRange range,
-                                bool recompute) {
+                                const std::vector<RecomputeRange>& recompute) {
   const Table& costs = table(kind, sequences);
   const double action = costs_.action_seconds(kind);
   const bool last = range.end == model_.layers;
@@ -48,10 +68,17 @@ StageNumbers StagePricer::stage(const std::string& kind, int sequences, LayerRan
     return action + (range.begin == 0 ? prefix.before : 0) + prefix.layers[range.end] -
            prefix.layers[range.begin] + (last ? prefix.after : 0);
   };
+  double backward = sum(costs.backward[0]);
+  for (const RecomputeRange& again : recompute) {
+    const Prefix& with = costs.backward[static_cast<std::size_t>(again.kind)];
+    for (int layer = again.layers.begin; layer < again.layers.end; ++layer) {
+      backward += with.layers[layer + 1] - with.layers[layer] -
+                  (costs.backward[0].layers[layer + 1] - costs.backward[0].layers[layer]);
+    }
+  }
   StageNumbers numbers{.sent_bytes = last ? 0 : costs.sent_bytes};
   numbers.phase_seconds[static_cast<std::size_t>(Phase::kForward)] = sum(costs.forward);
-  numbers.phase_seconds[static_cast<std::size_t>(Phase::kBackward)] =
-      sum(recompute ? costs.backward_again : costs.backward);
+  numbers.phase_seconds[static_cast<std::size_t>(Phase::kBackward)] = backward;
   return numbers;
 }
 
@@ -86,8 +113,8 @@ StepNumbers StagePricer::numbers(const Plan& plan, const std::vector<Segment>& s
   for (const Pipeline& pipeline : plan.pipelines) {
     std::vector<StageNumbers>& stages = numbers.stages.emplace_back();
     for (const Stage& one : pipeline.stages) {
-      const bool recompute = !one.recompute.empty();
-      stages.push_back(stage(one.kind, pipeline.micro_batch_size, one.layers.front(), recompute));
+      stages.push_back(
+          stage(one.kind, pipeline.micro_batch_size, one.layers.front(), one.recompute));
     }
   }
   add_optimizer(plan, segments, numbers);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -12,6 +13,7 @@
 #include "hethub/plan/segments.h"
 #include "hethub/predict/plan_step.h"
 #include "hethub/predict/pricing.h"
+#include "hethub/program/program.h"
 
 namespace hethub {
 
@@ -25,7 +27,14 @@ class StagePricer {
 
   /// One micro-batch of `sequences` on layers [range) of the model, on a kind; the first layers
   /// come with the embedding, the last with the head.
-  StageNumbers stage(const std::string& kind, int sequences, LayerRange range, bool recompute);
+  StageNumbers stage(const std::string& kind, int sequences, LayerRange range,
+                     const std::vector<RecomputeRange>& recompute);
+
+  /// The same with one recompute of all its layers.
+  StageNumbers stage(const std::string& kind, int sequences, LayerRange range,
+                     Recompute recompute) {
+    return stage(kind, sequences, range, {{recompute, range}});
+  }
 
   /// Bytes of one micro-batch that go from a stage to the next.
   double boundary_bytes(const std::string& kind, int sequences) {
@@ -46,17 +55,20 @@ class StagePricer {
   };
   struct Table {
     Prefix forward = {};
-    Prefix backward = {};
-    Prefix backward_again = {};  // with full recompute
+    std::array<Prefix, 3> backward = {};  // by Recompute of every layer
     double sent_bytes = 0;
   };
 
+  Program program(int sequences, Recompute recompute) const;
+  Prefix prefix_of(const std::string& kind, const Program& program, Phase phase) const;
   const Table& table(const std::string& kind, int sequences);
   double seconds(const std::string& kind, const Op& op);
 
   const ModelConfig& model_;
   const CostModel& costs_;
   std::int64_t sequence_length_;
+  ModelConfig distinct_;         // the model with only one layer of each sort
+  std::vector<int> layer_sort_;  // by layer: its position there
   std::map<std::pair<std::string, int>, Table> tables_;
   std::map<std::pair<std::string, std::string>, double> ops_;  // by kind and op with sizes
 };

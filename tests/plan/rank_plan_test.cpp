@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "hethub/plan/alike_ranks.h"
 #include "tests/plan/small_plan.h"
 
 namespace hethub {
@@ -120,6 +121,56 @@ TEST(RankPlan, recompute_shrinks_the_arena) {
   }
   EXPECT_LT(bytes[Recompute::kFull], bytes[Recompute::kSelective]);
   EXPECT_LT(bytes[Recompute::kSelective], bytes[Recompute::kNone]);
+}
+
+std::vector<Op> step_ops(const RankPlan& plan) {
+  std::vector<Op> ops;
+  for (const Program& program : plan.programs) {
+    for (const auto* list : {&program.forward, &program.backward, &program.backward_weight}) {
+      for (const Instruction& one : *list)
+        ops.push_back(one.op);
+    }
+  }
+  for (const auto* list : {&plan.check_ops, &plan.norm_ops, &plan.update_ops, &plan.zero_ops}) {
+    for (const StepOp& one : *list)
+      ops.push_back(one.op);
+  }
+  return ops;
+}
+
+TEST(AlikeRanks, have_the_arena_and_the_ops_of_their_own_rank_plans) {
+  const ModelConfig model = small_model(true, 6);
+  for (const char* schedule : {"1f1b", "gpipe", "zero-bubble"}) {
+    for (const int micro_batches : {1, 3, 8}) {
+      Plan plan{.sequence_length = 32,
+                .global_batch = 3 * micro_batches,
+                .schedule = schedule,
+                .bucket_bytes = 1 << 16};
+      for (int pipeline = 0; pipeline < 3; ++pipeline) {
+        const int at = 4 * pipeline;
+        plan.pipelines.push_back(
+            {.micro_batch_size = 1,
+             .micro_batches = micro_batches,
+             .stages = {stage_on("a", at, 0, 2), stage_on("a", at + 1, 2, 3),
+                        stage_on("b", at + 2, 3, 4), stage_on("a", at + 3, 4, 6)}});
+      }
+      plan.pipelines[2].stages[0].recompute = {{Recompute::kFull, {0, 1}}};
+      const auto segments = segments_of(plan, model);
+      const RankPlans plans = distinct_rank_plans(plan, model, segments);
+      for (int rank = 0; rank < 12; ++rank) {
+        const RankPlan own = make_rank_plan(plan, model, segments, rank);
+        const RankPlan& shared = plans.of(rank);
+        EXPECT_EQ(shared.kind, own.kind);
+        EXPECT_EQ(shared.memory.arena_bytes, own.memory.arena_bytes) << schedule << rank;
+        const std::vector<Op> found = step_ops(shared);
+        const std::vector<Op> expected = step_ops(own);
+        ASSERT_EQ(found.size(), expected.size());
+        for (std::size_t op = 0; op < found.size(); ++op) {
+          EXPECT_TRUE(same_work(found[op], expected[op])) << expected[op].name;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -361,11 +361,10 @@ TEST(StagePricer, its_numbers_are_those_of_the_rank_plans) {
     Plan plan = example_plan({example_pipeline({0, 2}, {"a", "b"}, {4, 2}, 2, 3),
                               example_pipeline({3, 1}, {"b", "a"}, {1, 5}, 1, 2)});
     plan.pipelines[0].stages[0].recompute = {{Recompute::kFull, {0, 4}}};
+    plan.pipelines[1].stages[1].recompute = {{Recompute::kSelective, {2, 5}},
+                                             {Recompute::kFull, {5, 6}}};
     const std::vector<Segment> segments = segments_of(plan, model);
-    std::vector<RankPlan> ranks;
-    for (int rank = 0; rank < 4; ++rank) {
-      ranks.push_back(make_rank_plan(plan, model, segments, rank));
-    }
+    const RankPlans ranks = distinct_rank_plans(plan, model, segments);
     const StepNumbers expected = numbers_of(plan, ranks, costs);
     StagePricer pricer(model, costs, plan.sequence_length);
     const StepNumbers found = pricer.numbers(plan, segments);

@@ -1,0 +1,109 @@
+#include "hethub/plan/alike_ranks.h"
+
+#include <algorithm>
+
+#include "hethub/base/text.h"
+
+namespace hethub {
+namespace {
+
+// By rank: what its own part of every segment it holds depends on.
+std::vector<std::string> held_by_rank(const std::vector<Segment>& segments, int ranks) {
+  std::vector<std::string> held(ranks);
+  for (const Segment& segment : segments) {
+    std::string sizes = text('/', segment.ranks.size());
+    for (const ModelTensor& tensor : segment.tensors) {
+      sizes += text(' ', tensor.elements(), tensor.decays() ? "d" : "");
+    }
+    for (std::size_t holder = 0; holder < segment.ranks.size(); ++holder) {
+      held[segment.ranks[holder]] += text("; ", holder, sizes);
+    }
+  }
+  return held;
+}
+
+// The most micro-batches alive at once, of each program.
+std::string most_alive(const std::vector<ProgramUse>& uses, std::size_t programs) {
+  std::vector<std::vector<std::pair<int, int>>> changes(programs);  // at a slot: more or less
+  for (const ProgramUse& use : uses) {
+    changes.at(use.program).emplace_back(use.first_slot, 1);
+    changes.at(use.program).emplace_back(use.last_slot + 1, -1);
+  }
+  std::string all;
+  for (auto& of : changes) {
+    std::sort(of.begin(), of.end());
+    int alive = 0;
+    int most = 0;
+    for (const auto& [slot, change] : of) {
+      alive += change;
+      most = std::max(most, alive);
+    }
+    all += text(' ', most);
+  }
+  return all;
+}
+
+}  // namespace
+
+RankSignatures::RankSignatures(const Plan& plan, const ModelConfig& model,
+                               const std::vector<Segment>& segments)
+    : plan_(plan), model_(model), held_(held_by_rank(segments, plan.world_size())) {}
+
+const RankSignatures::Timing& RankSignatures::timing_of(int pipeline) {
+  const Pipeline& of = plan_.pipelines.at(pipeline);
+  const std::size_t ranges = of.stages.front().layers.size();
+  const auto [place, is_new] = timings_.try_emplace({of.stages.size(), of.micro_batches, ranges});
+  Timing& timing = place->second;
+  if (!is_new) return timing;
+  timing.schedule = hethub::schedule_of(plan_, pipeline);
+  for (int worker = 0; worker < timing.schedule.workers(); ++worker) {
+    timing.alive.push_back(most_alive(uses_of(timing.schedule, worker), ranges));
+  }
+  return timing;
+}
+
+std::string RankSignatures::of(const RankPosition& at) {
+  const Pipeline& pipeline = plan_.pipelines.at(at.pipeline);
+  const Stage& stage = pipeline.stages.at(at.stage);
+  std::string key = text(plan_.schedule, ' ', pipeline.micro_batch_size, ' ',
+                         timing_of(at.pipeline).alive[at.stage], " tp", stage.tensor_parallel, '/',
+                         at.place % stage.tensor_parallel);
+  for (const int position : positions_of(pipeline, at.stage)) {
+    const Slice slice = slice_of(plan_, model_, at.pipeline, position);
+    key += text(" slice", position == 0 ? " first" : "", slice.embedding ? " e" : "",
+                slice.head ? " h" : "", slice.end == model_.layers ? " last" : "", " w");
+    for (int layer = slice.begin; layer < slice.end; ++layer) {
+      key += text(' ', model_.windows.at(layer));
+      for (const RecomputeRange& range : stage.recompute) {
+        if (range.layers.contains(layer)) key += text('r', static_cast<int>(range.kind));
+      }
+    }
+  }
+  return key + held_.at(stage.ranks.at(at.place));
+}
+
+RankPlans distinct_rank_plans(const Plan& plan, const ModelConfig& model,
+                              const std::vector<Segment>& segments) {
+  RankSignatures signatures(plan, model, segments);
+  std::map<std::pair<std::string, std::string>, int> known;  // by kind and signature
+  RankPlans plans;
+  plans.index_of_rank.assign(plan.world_size(), -1);
+  for (int pipeline = 0; pipeline < std::ssize(plan.pipelines); ++pipeline) {
+    const std::vector<Stage>& stages = plan.pipelines[pipeline].stages;
+    for (int stage = 0; stage < std::ssize(stages); ++stage) {
+      for (int place = 0; place < std::ssize(stages[stage].ranks); ++place) {
+        const RankPosition at = {pipeline, stage, place};
+        const auto [found, is_new] = known.try_emplace({stages[stage].kind, signatures.of(at)},
+                                                       static_cast<int>(plans.distinct.size()));
+        if (is_new) {
+          plans.distinct.push_back(
+              make_rank_plan(plan, model, segments, at, signatures.schedule_of(pipeline)));
+        }
+        plans.index_of_rank[stages[stage].ranks[place]] = found->second;
+      }
+    }
+  }
+  return plans;
+}
+
+}  // namespace hethub
