@@ -100,6 +100,7 @@ std::vector<std::string> differing_fields(const ModelConfig& a, const ModelConfi
   compare("head_dim", a.head_dim, b.head_dim);
   compare("rms_norm_eps", a.rms_norm_eps, b.rms_norm_eps);
   compare("rope_theta", a.rope_theta, b.rope_theta);
+  compare("rope_scaling", text_of(a.rope_scaling), text_of(b.rope_scaling));
   compare("tie_word_embeddings", a.tie_word_embeddings, b.tie_word_embeddings);
   compare("sliding_window", a.windows, b.windows);
   return fields;

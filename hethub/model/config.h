@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "hethub/model/rope.h"
+
 namespace hethub {
 
 /// A decoder-only transformer as its Hugging Face config.json describes it, defaults filled in.
@@ -20,6 +22,7 @@ struct ModelConfig {
   std::int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   double rope_theta = 1e4;
+  RopeScaling rope_scaling = {};
   double initializer_range = 0.02;
   bool tie_word_embeddings = false;
   bool qkv_bias = false;

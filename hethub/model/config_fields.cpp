@@ -1,40 +1,15 @@
 #include "hethub/model/config_fields.h"
 
 #include <array>
-#include <cmath>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "hethub/base/error.h"
+#include "hethub/model/rope.h"
 
 namespace hethub {
 namespace {
-
-// Refuses every rope scaling but none, under either of its two names.
-void check_rope(const ConfigFields& fields, ModelConfig& model) {
-  model.rope_theta = fields.real("rope_theta", 1e4);
-  for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
-    if (!fields.has(key)) continue;
-    const Json& rope = fields.at(key);
-    const std::string where = std::string(key);
-    if (!rope.is_object()) fields.refuse(key, rope.dump(), "null or an object");
-    const std::string fallback = get_or<std::string>(rope, where, "type", "default");
-    const std::string type = get_or<std::string>(rope, where, "rope_type", fallback);
-    if (type != "default") {
-      fields.refuse(key, "type " + type, "null: rope scaling cannot be trained yet");
-    }
-    const double theta = get_or<double>(rope, where, "rope_theta", model.rope_theta);
-    if (fields.has("rope_theta") && theta != model.rope_theta) {
-      fields.refuse("rope_theta", text(model.rope_theta, " beside ", key, ".rope_theta ", theta),
-                    "the same value in both");
-    }
-    model.rope_theta = theta;
-  }
-  if (!(model.rope_theta > 0) || !std::isfinite(model.rope_theta)) {
-    fields.refuse("rope_theta", text(model.rope_theta), "a number above 0");
-  }
-}
 
 // A field that changes the mathematics, and the value with which it does not, as JSON; "null" if
 // there is none.
@@ -217,9 +192,9 @@ ModelConfig read_llama_like(const ConfigFields& fields, const FamilyDefaults& de
   model.initializer_range = fields.real("initializer_range", 0.02);
   model.tie_word_embeddings = fields.flag("tie_word_embeddings", false);
   model.windows.assign(static_cast<std::size_t>(model.layers), 0);
-  check_rope(fields, model);
   check_features(fields, model);
   check_heads(fields, model, has_head_dim);
+  read_rope(fields, model);
   return model;
 }
 

@@ -1,14 +1,11 @@
 #include "hethub/model/decoder.h"
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <complex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "hethub/base/error.h"
+#include "hethub/model/rope.h"
 
 namespace hethub {
 namespace {
@@ -209,38 +206,6 @@ Program build_forward(const ModelConfig& model, const Slice& slice, const BatchS
                               .expected = "1 or more tokens",
                               .fix = "raise micro_batch_size or sequence_length"});
   return DecoderBuilder(model, slice, shape, parallel).build();
-}
-
-// Of each frequency, every kBlock-th position's angle and the first kBlock ones; the rest by the
-// rule for the sum of two angles: planners build very many programs.
-std::vector<float> rope_table(const ModelConfig& model, std::int64_t positions) {
-  using Turn = std::complex<double>;
-  constexpr std::int64_t kBlock = 64;
-  const std::int64_t half = model.head_dim / 2;
-  std::vector<float> table(static_cast<std::size_t>(positions * model.head_dim));
-  std::array<Turn, kBlock> small = {};
-  for (std::int64_t j = 0; j < half; ++j) {
-    const double exponent = -2.0 * static_cast<double>(j) / static_cast<double>(model.head_dim);
-    const double frequency = std::pow(model.rope_theta, exponent);
-    const auto turn_of = [&](std::int64_t position) {
-      const double angle = static_cast<double>(position) * frequency;
-      return Turn(std::cos(angle), std::sin(angle));
-    };
-    for (std::int64_t position = 0; position < kBlock; ++position) {
-      small[position] = turn_of(position);
-    }
-    for (std::int64_t begin = 0; begin < positions; begin += kBlock) {
-      const Turn large = turn_of(begin);
-      for (std::int64_t position = begin; position < std::min(begin + kBlock, positions);
-           ++position) {
-        const Turn& rest = small[position - begin];
-        float* row = table.data() + position * model.head_dim;
-        row[j] = static_cast<float>(large.real() * rest.real() - large.imag() * rest.imag());
-        row[half + j] = static_cast<float>(large.imag() * rest.real() + large.real() * rest.imag());
-      }
-    }
-  }
-  return table;
 }
 
 }  // namespace hethub

@@ -30,8 +30,4 @@ struct BatchShape {
 Program build_forward(const ModelConfig& model, const Slice& slice, const BatchShape& shape,
                       const TensorParallel& parallel = {});
 
-/// cos and sin of position · theta^(-2j/head_dim), computed in fp64: row p holds head_dim/2
-/// cosines, then as many sines.
-std::vector<float> rope_table(const ModelConfig& model, std::int64_t positions);
-
 }  // namespace hethub

@@ -76,7 +76,7 @@ TEST(Config, what_cannot_be_trained_is_refused_by_name) {
       {R"(,"mlp_bias":true)", "mlp_bias"},
       {R"(,"attention_dropout":0.1)", "attention_dropout"},
       {R"(,"rope_scaling":{"rope_type":"llama3","factor":8.0})", "rope_scaling"},
-      {R"(,"rope_parameters":{"rope_type":"yarn"})", "rope_parameters"},
+      {R"(,"rope_parameters":{"rope_type":"longrope"})", "rope_parameters"},
       {R"(,"quantization_config":{"bits":4})", "quantization_config"},
       {R"(,"auto_map":{"AutoModel":"x.py"})", "auto_map"},
       {R"(,"num_local_experts":8)", "num_local_experts"},
