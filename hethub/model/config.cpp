@@ -21,10 +21,11 @@ struct Family {
 };
 
 // A new family is a file and a row.
-constexpr std::array<Family, 3> kFamilies = {{
+constexpr std::array<Family, 4> kFamilies = {{
     {"llama", "LlamaForCausalLM", read_llama},
     {"mistral", "MistralForCausalLM", read_mistral},
     {"qwen2", "Qwen2ForCausalLM", read_qwen2},
+    {"qwen3", "Qwen3ForCausalLM", read_qwen3},
 }};
 
 const Family& family_of(const ConfigFields& fields, const Json& json) {

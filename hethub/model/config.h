@@ -11,7 +11,7 @@ namespace hethub {
 
 /// A decoder-only transformer as its Hugging Face config.json describes it, defaults filled in.
 struct ModelConfig {
-  std::string family = {};  ///< config.json's model_type: "llama", "mistral", "qwen2"
+  std::string family = {};  ///< config.json's model_type: "llama", "mistral", "qwen2", "qwen3"
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
@@ -26,6 +26,7 @@ struct ModelConfig {
   double initializer_range = 0.02;
   bool tie_word_embeddings = false;
   bool qkv_bias = false;
+  bool qk_norm = false;  ///< an RMS norm of each head's queries and keys, before they are rotated
   std::vector<std::int64_t> windows = {};  ///< per layer: positions a token sees; 0 means all
   std::string json = {};                   ///< the file's own text, for export
   std::vector<std::string> warnings = {};  ///< what was read but has no effect, for the user

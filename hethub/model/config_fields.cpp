@@ -1,5 +1,6 @@
 #include "hethub/model/config_fields.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -179,8 +180,11 @@ ModelConfig read_llama_like(const ConfigFields& fields, const FamilyDefaults& de
   const std::int64_t kv_default =
       is_null || defaults.kv_heads == 0 ? model.heads : defaults.kv_heads;
   model.kv_heads = fields.count("num_key_value_heads", kv_default);
-  const bool has_head_dim = defaults.reads_head_dim && fields.has("head_dim");
-  model.head_dim = has_head_dim ? fields.count("head_dim", 1) : model.hidden_size / model.heads;
+  const bool has_head_dim =
+      defaults.reads_head_dim && (fields.has("head_dim") || defaults.head_dim > 0);
+  model.head_dim = has_head_dim
+                       ? fields.count("head_dim", std::max<std::int64_t>(defaults.head_dim, 1))
+                       : model.hidden_size / model.heads;
   if (!defaults.reads_head_dim && fields.count("head_dim", model.head_dim) != model.head_dim) {
     fields.refuse("head_dim", text(fields.count("head_dim", 1)),
                   text(model.head_dim, ", hidden_size / num_attention_heads"));

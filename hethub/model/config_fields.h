@@ -45,6 +45,7 @@ struct FamilyDefaults {
   std::int64_t layers = 32;
   std::int64_t heads = 32;
   std::int64_t kv_heads = 0;  ///< where the field is absent; 0: as many as heads
+  std::int64_t head_dim = 0;  ///< where the field is absent; 0: hidden_size / heads
   std::int64_t max_position_embeddings = 2048;
   bool reads_head_dim = true;  ///< whether head_dim is a field of this family
 };
@@ -60,5 +61,10 @@ ModelConfig read_llama_like(const ConfigFields& fields, const FamilyDefaults& de
 ModelConfig read_llama(const ConfigFields& fields);
 ModelConfig read_mistral(const ConfigFields& fields);
 ModelConfig read_qwen2(const ConfigFields& fields);
+ModelConfig read_qwen3(const ConfigFields& fields);
+
+/// The windows of Qwen's families: of the layers that "layer_types" names, or of those from
+/// "max_window_layers" on; none without "use_sliding_window".
+void read_qwen_windows(const ConfigFields& fields, ModelConfig& model);
 
 }  // namespace hethub

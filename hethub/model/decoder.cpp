@@ -120,6 +120,17 @@ class DecoderBuilder {
     return op(name, body, {x, positions_, table_}, layer);
   }
 
+  // Queries or keys, each head normed if the model does so, then rotated.
+  int rotated(const std::string& at, const std::string& weights, const char* which, int x,
+              std::int64_t heads, int layer) {
+    const int gain = program_.find(text(weights, "self_attn.", which, "_norm.weight"));
+    if (gain >= 0) {
+      const RmsNorm body{rows_ * heads, model_.head_dim, model_.rms_norm_eps};
+      x = op(text(at, "attention.norm_", which), body, {x, gain}, layer);
+    }
+    return rope(text(at, "attention.rope_", which), x, heads, layer);
+  }
+
   int add_layer(int layer, int hidden) {
     const std::string at = text("layer", layer, ".");
     const std::string weights = text("model.layers.", layer, ".");
@@ -150,8 +161,8 @@ class DecoderBuilder {
                          .head_dim = model_.head_dim,
                          .window = model_.windows.at(static_cast<std::size_t>(layer)),
                          .documents = shape_.documents};
-    std::vector<int> inputs = {rope(at + "attention.rope_q", q, heads, layer),
-                               rope(at + "attention.rope_k", k, kv_heads, layer), v};
+    std::vector<int> inputs = {rotated(at, weights, "q", q, heads, layer),
+                               rotated(at, weights, "k", k, kv_heads, layer), v};
     if (shape_.documents) inputs.push_back(starts_);
     const int mixed = op(at + "attention.mix", body, inputs, layer);
     return linear_of_columns(at + "attention.o", weights + "self_attn.o_proj", mixed, layer);
@@ -205,6 +216,12 @@ Program build_forward(const ModelConfig& model, const Slice& slice, const BatchS
                               .found = text(shape.sequences, " x ", shape.sequence_length),
                               .expected = "1 or more tokens",
                               .fix = "raise micro_batch_size or sequence_length"});
+  if (model.qk_norm && parallel.width > 1) {
+    throw Error(ErrorCode::kUnsupported, {.what = "tensor parallel",
+                                          .found = "a model with norms of queries and keys",
+                                          .expected = "one without",
+                                          .fix = "use a tensor-parallel width of 1"});
+  }
   return DecoderBuilder(model, slice, shape, parallel).build();
 }
 

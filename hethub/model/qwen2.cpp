@@ -24,6 +24,14 @@ bool has_window(const ConfigFields& fields, std::size_t layer, std::size_t layer
 
 }  // namespace
 
+void read_qwen_windows(const ConfigFields& fields, ModelConfig& model) {
+  if (!fields.flag("use_sliding_window", false)) return;
+  const std::int64_t window = fields.count("sliding_window", 4096);
+  for (std::size_t layer = 0; layer < model.windows.size(); ++layer) {
+    if (has_window(fields, layer, model.windows.size())) model.windows[layer] = window;
+  }
+}
+
 ModelConfig read_qwen2(const ConfigFields& fields) {
   ModelConfig model = read_llama_like(fields, {.vocab_size = 151936,
                                                .intermediate_size = 22016,
@@ -31,12 +39,7 @@ ModelConfig read_qwen2(const ConfigFields& fields) {
                                                .max_position_embeddings = 32768,
                                                .reads_head_dim = false});
   model.qkv_bias = true;
-  if (fields.flag("use_sliding_window", false)) {
-    const std::int64_t window = fields.count("sliding_window", 4096);
-    for (std::size_t layer = 0; layer < model.windows.size(); ++layer) {
-      if (has_window(fields, layer, model.windows.size())) model.windows[layer] = window;
-    }
-  }
+  read_qwen_windows(fields, model);
   return model;
 }
 

@@ -235,8 +235,8 @@ std::vector<float> rope_table(const ModelConfig& model, std::int64_t positions) 
       small[position] = std::polar(1.0, static_cast<double>(position) * frequencies[j]);
     }
     for (std::int64_t begin = 0; begin < positions; begin += kBlock) {
-      const Turn large = std::polar(model.rope_scaling.magnitude,
-                                    static_cast<double>(begin) * frequencies[j]);
+      const Turn large =
+          std::polar(model.rope_scaling.magnitude, static_cast<double>(begin) * frequencies[j]);
       const std::int64_t end = std::min(begin + kBlock, positions);
       for (std::int64_t position = begin; position < end; ++position) {
         const Turn& rest = small[position - begin];

@@ -28,6 +28,11 @@ void add_layer(std::vector<ModelTensor>& all, const ModelConfig& model, int laye
   projection("self_attn.k_proj", TensorSplit::kKeyHeads, key, hidden, model.qkv_bias);
   projection("self_attn.v_proj", TensorSplit::kKeyHeads, key, hidden, model.qkv_bias);
   projection("self_attn.o_proj", TensorSplit::kColumns, hidden, query);
+  if (model.qk_norm) {
+    for (const char* name : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"}) {
+      all.push_back({at + name, {model.head_dim}, InitialValue::kOnes});
+    }
+  }
   norm("post_attention_layernorm");
   projection("mlp.gate_proj", TensorSplit::kRows, model.intermediate_size, hidden);
   projection("mlp.up_proj", TensorSplit::kRows, model.intermediate_size, hidden);
