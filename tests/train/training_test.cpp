@@ -97,6 +97,39 @@ TEST(Training, every_schedule_trains_the_same_and_no_rank_waits_for_ever) {
   }
 }
 
+// Stages of one layer a range, in turns if the schedule has virtual stages; the last computes its
+// forward passes twice.
+Pipeline pair_of_stages(int rank, int size, int count, bool is_virtual) {
+  Pipeline pipeline = two_stages(rank, size, count, 2);
+  if (is_virtual) pipeline.stages[0].layers = {{0, 1}, {2, 3}};
+  if (is_virtual) pipeline.stages[1].layers = {{1, 2}, {3, 4}};
+  for (const LayerRange& range : pipeline.stages[1].layers) {
+    pipeline.stages[1].recompute.push_back({.kind = Recompute::kFull, .layers = range});
+  }
+  return pipeline;
+}
+
+TEST(Training, virtual_stages_and_split_backwards_train_the_same_with_replicas_and_recompute) {
+  const MadeSamples source(32, {});
+  for (const std::string schedule : {"interleaved", "zero-bubble"}) {
+    for (const bool tied : {false, true}) {
+      const bool is_virtual = schedule == "interleaved";
+      Plan plan =
+          cpu_plan(32, {pair_of_stages(0, 1, 4, is_virtual), pair_of_stages(2, 2, 2, is_virtual)});
+      plan.schedule = schedule;
+      const TrainOptions alone = options_for(cpu_plan(32, {replica(0, 8, 1)}), tied, 3);
+      const auto expected = train_in_threads(alone, source).front().steps;
+      for (const ThreadRank& rank : train_in_threads(options_for(plan, tied, 3), source)) {
+        for (std::size_t step = 0; step < expected.size(); ++step) {
+          SCOPED_TRACE(text(schedule, tied ? " tied" : ""));
+          expect_close(rank.steps[step].loss, expected[step].loss, 1e-5);
+          expect_close(rank.steps[step].gradient_norm, expected[step].gradient_norm, 1e-5);
+        }
+      }
+    }
+  }
+}
+
 // Sequences of 3, 50, 1 and 10 counted labels: the mean is over labels, not over micro-batches.
 TEST(Training, the_loss_is_the_mean_over_counted_labels_however_they_are_spread) {
   const MadeSamples source(64, {3, 50, 1, 10});
