@@ -88,8 +88,12 @@ class Workspace {
     if (made.status != 0) throw std::runtime_error(made.output);
   }
 
-  void write_plan(const std::string& name, std::vector<Pipeline> pipelines) const {
-    Plan plan{.model = "config.json", .sequence_length = 32, .pipelines = std::move(pipelines)};
+  void write_plan(const std::string& name, std::vector<Pipeline> pipelines,
+                  const std::string& schedule = "1f1b") const {
+    Plan plan{.model = "config.json",
+              .sequence_length = 32,
+              .schedule = schedule,
+              .pipelines = std::move(pipelines)};
     for (const Pipeline& pipeline : plan.pipelines) {
       plan.global_batch += pipeline.sequences();
     }
