@@ -114,13 +114,25 @@ TEST_P(Golden, losses_and_gradient_norms_equal_the_reference) {
   std::filesystem::remove(file);
 }
 
+std::string name_of(const testing::TestParamInfo<std::tuple<std::string, std::string>>& info) {
+  return std::get<0>(info.param) + "_" + std::get<1>(info.param);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     , Golden,
     testing::Combine(testing::Values("llama", "llama3", "mistral", "qwen2", "deep"),
                      testing::Values("cpu", "opencl", "torch", "cpu_then_opencl", "opencl_then_cpu",
                                      "torch_then_cpu", "zero_bubble", "interleaved",
                                      "uneven_replicas", "pipeline_beside_replica_with_recompute")),
-    [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
+    name_of);
+
+// What differs here is the model: the layouts that touch each backend and recompute do.
+INSTANTIATE_TEST_SUITE_P(
+    Families, Golden,
+    testing::Combine(testing::Values("qwen3", "llama31", "yarn", "window"),
+                     testing::Values("cpu", "opencl", "torch",
+                                     "pipeline_beside_replica_with_recompute")),
+    name_of);
 
 // A check that cannot fail is none.
 TEST(Verify, a_wrong_number_is_found_and_ends_with_status_1) {
