@@ -79,8 +79,8 @@ CollectiveAlgorithm make_algorithm(std::string_view algorithm, const CollectiveC
 /// choose and make_algorithm in one.
 CollectiveAlgorithm chosen_algorithm(const ChoiceTable& table, const CollectiveCall& call);
 
-/// How a group gathers a few numbers that lie on the host (losses, norms, hashes): what each gives
-/// is chunk 0, what all have afterwards is chunk 1. See root_all_gather.
+/// How a group gathers a few numbers that lie on the host (losses, norms, hashes): what rank r
+/// gives is chunk r. See root_all_gather.
 CollectiveAlgorithm host_all_gather(int world_size);
 
 /// A number that is, for practical purposes, equal only for equal tables and equal parts: ranks

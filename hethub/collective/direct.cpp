@@ -96,16 +96,16 @@ CollectiveAlgorithm direct_scatter(int world_size, int root) {
 
 CollectiveAlgorithm root_all_gather(int world_size) {
   CollectiveAlgorithm gather = without_steps("root_all_gather", world_size);
-  gather.chunks = 2;
-  gather.scratch_places = world_size;
+  gather.chunks = world_size;
+  const Slot all = data_slot(0, world_size);
   std::vector<Step>& root = gather.steps[0];
   for (int rank = 1; rank < world_size; ++rank) {
-    gather.steps[static_cast<std::size_t>(rank)] = {send_step(0, data_slot(0)),
-                                                    recv_step(0, data_slot(1))};
-    root.push_back(recv_step(rank, scratch_slot(0, rank)));
+    gather.steps[static_cast<std::size_t>(rank)] = {send_step(0, data_slot(rank)),
+                                                    recv_step(0, all)};
+    root.push_back(recv_step(rank, data_slot(rank)));
   }
   for (int rank = 1; rank < world_size; ++rank) {
-    root.push_back(send_step(rank, data_slot(1)));
+    root.push_back(send_step(rank, all));
   }
   return gather;
 }

@@ -93,9 +93,8 @@ CollectiveAlgorithm direct_broadcast(int world_size, int root);
 CollectiveAlgorithm direct_gather(int world_size, int root);
 CollectiveAlgorithm direct_scatter(int world_size, int root);
 
-/// Rank 0 gets what each rank gives (chunk 0; that of rank r in scratch place r) and hands the
-/// whole (chunk 1) to all. For a few numbers on the host: each value travels twice, in few
-/// messages.
+/// Rank 0 gets what each rank r gives, chunk r, and hands the whole to all. For a few numbers on
+/// the host: each value travels twice, in few messages.
 CollectiveAlgorithm root_all_gather(int world_size);
 
 /// No rank finishes before all have begun: in round k a rank tells the one 2^k after it.

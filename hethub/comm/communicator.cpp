@@ -41,8 +41,10 @@ Communicator::Communicator(CommunicatorOptions options) : options_(std::move(opt
            .expected = text("0 to ", kMostGroups - 1),
            .fix = "number the groups from 0, alike on all ranks"});
   rank_ = static_cast<int>(found - ranks.begin());
-  handles_.resize(ranks.size());
   host_gather_ = host_all_gather(size());
+  const std::vector<Step>& gather = host_gather_.steps[static_cast<std::size_t>(rank_)];
+  handles_.resize(gather.size());
+  host_order_ = StepOrder(gather);
   barrier_ = prepare(
       chosen_algorithm(options_.choices, {.op = CollectiveOp::kBarrier, .world_size = size()}), {0},
       DType::kU8);
@@ -254,36 +256,31 @@ void Communicator::barrier(Deadline deadline) { run(*barrier_, {}, {}, deadline)
 // ---- host memory
 // ----------------------------------------------------------------------------------
 
-// The steps of host_all_gather on host memory. Steps of one kind that follow each other wait
-// together.
+// The steps of host_all_gather on host memory.
 void Communicator::exchange(std::span<const std::byte> mine, std::span<std::byte> all,
                             Operation operation, std::uint64_t check, Deadline deadline) {
   const Tag tag = collective_tag(options_.id, static_cast<std::uint64_t>(operation.number), check);
   const std::size_t bytes = mine.size();
-  const auto given_by = [&](int member) {
-    return all.subspan(bytes * static_cast<std::size_t>(member), bytes);
+  const auto memory_of = [&](const Slot& slot) {
+    return all.subspan(bytes * static_cast<std::size_t>(slot.chunk),
+                       bytes * static_cast<std::size_t>(slot.chunks));
   };
-  std::copy(mine.begin(), mine.end(), given_by(rank_).begin());
-  std::size_t posted = 0;
-  const auto finish = [&] {
-    for (std::size_t index = 0; index < posted; ++index) {
-      messenger().wait(handles_[index], deadline, operation);
+  const auto finish_before = [&](int step) {
+    for (const int message : host_order_.awaited(step)) {
+      messenger().wait(handles_[static_cast<std::size_t>(message)], deadline, operation);
     }
-    posted = 0;
   };
-  StepKind kind = StepKind::kSend;
-  for (const Step& step : host_gather_.steps[static_cast<std::size_t>(rank_)]) {
-    if (std::exchange(kind, step.kind) != step.kind) finish();
+  std::copy(mine.begin(), mine.end(), memory_of({.chunk = rank_}).begin());
+  const std::vector<Step>& steps = host_gather_.steps[static_cast<std::size_t>(rank_)];
+  for (std::size_t index = 0; index < steps.size(); ++index) {
+    finish_before(static_cast<int>(index));
+    const Step& step = steps[index];
     const int peer = world_rank(step.peer);
-    if (step.kind == StepKind::kSend) {
-      const auto from = step.from.chunk == 0 ? mine : std::span<const std::byte>(all);
-      handles_[posted++] = messenger().post_send(peer, tag, from);
-    } else {
-      const auto to = step.to.memory == Memory::kScratch ? given_by(step.to.place) : all;
-      handles_[posted++] = messenger().post_recv(peer, tag, to);
-    }
+    handles_[index] = step.kind == StepKind::kSend
+                          ? messenger().post_send(peer, tag, memory_of(step.from))
+                          : messenger().post_recv(peer, tag, memory_of(step.to));
   }
-  finish();
+  finish_before(host_order_.steps());
 }
 
 void Communicator::all_reduce_host(std::span<double> values, Deadline deadline) {

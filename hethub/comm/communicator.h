@@ -9,6 +9,7 @@
 #include "hethub/base/dtype.h"
 #include "hethub/base/reduction.h"
 #include "hethub/collective/choice.h"
+#include "hethub/collective/interpreter.h"
 #include "hethub/comm/device_port.h"
 #include "hethub/comm/messenger.h"
 #include "hethub/comm/prepared_collective.h"
@@ -136,6 +137,7 @@ class Communicator {
   bool agreed_ = false;
   std::unique_ptr<PreparedCollective> barrier_;
   CollectiveAlgorithm host_gather_;
+  StepOrder host_order_{{}};  // of this rank's steps of it
   std::vector<Handle> handles_;
   std::vector<double> gathered_;
   std::vector<std::unique_ptr<Kept>> kept_;  // the latest used last

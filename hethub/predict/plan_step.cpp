@@ -160,8 +160,9 @@ class StepWriter {
     const int ranks = static_cast<int>(devices_.size());
     if (ranks < 2) return;
     const std::int64_t given = summary_numbers(ranks);
-    norm_.push_back(builder_.begin_collective(
-        devices_, host_all_gather(ranks), {given, given * ranks}, DType::kF64, DataPlace::kHost));
+    norm_.push_back(builder_.begin_collective(devices_, host_all_gather(ranks),
+                                              ChunkTable(devices_.size(), given), DType::kF64,
+                                              DataPlace::kHost));
   }
 
   struct SegmentCollective {

@@ -118,6 +118,25 @@ TEST(Predict, every_action_of_every_rank_has_one_bar_with_the_runtime_s_name) {
   EXPECT_EQ(prediction.timeline.rank_names.at(1), "rank 1 (b)");
 }
 
+// The last stage is through with its micro-batches long before the first.
+TEST(Predict, no_rank_leaves_sync_norm_before_all_have_come_to_it) {
+  const CostModel costs(example_cluster(2, 1), {});
+  const Plan plan = example_plan({example_pipeline({2, 1, 0}, {"b", "a", "a"}, {2, 1, 1}, 2, 4)});
+  const Prediction prediction = predict(plan, example_model(4), costs, {.timeline = true});
+  double last_begin = 0;
+  double first_end = prediction.step_seconds;
+  int ranks = 0;
+  for (const Span& span : prediction.timeline.spans) {
+    if (span.name == "norm_gradients") last_begin = std::max(last_begin, span.end_s);
+    if (span.name != "sync_norm") continue;
+    first_end = std::min(first_end, span.end_s);
+    ++ranks;
+  }
+  EXPECT_EQ(ranks, 3);
+  EXPECT_GT(last_begin, 0);
+  EXPECT_GE(first_end, last_begin);
+}
+
 TEST(Predict, a_rank_s_accounts_add_up_to_the_step) {
   const CostModel costs(example_cluster(1, 1), {});
   for (const Plan& plan : {two_stages(), two_replicas()}) {
