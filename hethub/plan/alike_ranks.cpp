@@ -1,7 +1,5 @@
 #include "hethub/plan/alike_ranks.h"
 
-#include <algorithm>
-
 #include "hethub/base/text.h"
 
 namespace hethub {
@@ -22,23 +20,11 @@ std::vector<std::string> held_by_rank(const std::vector<Segment>& segments, int 
   return held;
 }
 
-// The most micro-batches alive at once, of each program.
-std::string most_alive(const std::vector<ProgramUse>& uses, std::size_t programs) {
-  std::vector<std::vector<std::pair<int, int>>> changes(programs);  // at a slot: more or less
-  for (const ProgramUse& use : uses) {
-    changes.at(use.program).emplace_back(use.first_slot, 1);
-    changes.at(use.program).emplace_back(use.last_slot + 1, -1);
-  }
+// The lanes of each program.
+std::string lanes_text(const std::vector<ProgramUse>& uses, std::size_t programs) {
   std::string all;
-  for (auto& of : changes) {
-    std::sort(of.begin(), of.end());
-    int alive = 0;
-    int most = 0;
-    for (const auto& [slot, change] : of) {
-      alive += change;
-      most = std::max(most, alive);
-    }
-    all += text(' ', most);
+  for (std::size_t program = 0; program < programs; ++program) {
+    all += text(' ', lanes_of(uses, static_cast<int>(program)).lanes);
   }
   return all;
 }
@@ -57,7 +43,7 @@ const RankSignatures::Timing& RankSignatures::timing_of(int pipeline) {
   if (!is_new) return timing;
   timing.schedule = hethub::schedule_of(plan_, pipeline);
   for (int worker = 0; worker < timing.schedule.workers(); ++worker) {
-    timing.alive.push_back(most_alive(uses_of(timing.schedule, worker), ranges));
+    timing.alive.push_back(lanes_text(uses_of(timing.schedule, worker), ranges));
   }
   return timing;
 }

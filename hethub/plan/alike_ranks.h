@@ -26,7 +26,7 @@ class RankSignatures {
  private:
   struct Timing {
     Schedule schedule = {};
-    std::vector<std::string> alive = {};  // by worker: the most micro-batches at once
+    std::vector<std::string> alive = {};  // by worker: the lanes of each program
   };
 
   const Timing& timing_of(int pipeline);

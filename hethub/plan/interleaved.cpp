@@ -51,7 +51,7 @@ class Worker {
 }  // namespace
 
 Schedule interleaved(int stages, int chunks, int micro_batches) {
-  require(stages >= 2 && chunks >= 1 && micro_batches >= 1 && micro_batches % stages == 0, [&] {
+  require(chunks >= 1 && can_interleave(stages, micro_batches), [&] {
     return ErrorParts{.what = "interleaved schedule",
                       .found = text(stages, " stages, ", chunks, " positions each, ", micro_batches,
                                     " micro-batches"),

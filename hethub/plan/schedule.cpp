@@ -171,7 +171,8 @@ const std::vector<ScheduleEntry>& all_schedules() {
        [](const Shape& shape) {
          return interleaved(shape.stages, shape.ranges, shape.micro_batches);
        },
-       true},
+       true, [](const Shape& shape) { return can_interleave(shape.stages, shape.micro_batches); },
+       "2 stages or more, and micro-batches in whole runs of them"},
       {"zero-bubble",
        [](const Shape& shape) { return zero_bubble(shape.stages, shape.micro_batches); }}};
   return kAll;

@@ -115,6 +115,8 @@ struct ScheduleEntry {
   std::string_view name = {};
   Schedule (*make)(const ScheduleShape& shape);
   bool virtual_stages = false;  ///< whether stages may have several ranges of layers
+  bool (*fits)(const ScheduleShape& shape) = [](const ScheduleShape&) { return true; };
+  std::string_view needs = {};  ///< what a shape must be to fit, in words
 };
 
 /// Every known schedule; adding one is a generator and a row.

@@ -108,11 +108,11 @@ class Validator {
       }
     }
     const auto stages = static_cast<int>(pipeline.stages.size());
-    if (!may_be_many || stages == 0) return;
-    expect(stages >= 2 && pipeline.micro_batches % stages == 0, where + ": interleaved schedule",
+    if (entry() == nullptr || stages == 0) return;
+    expect(entry()->fits({.stages = stages, .micro_batches = pipeline.micro_batches}),
+           text(where, ": schedule ", plan_.schedule),
            text(stages, " stages, ", pipeline.micro_batches, " micro-batches"),
-           "2 stages or more, and micro-batches in whole runs of them",
-           "change the number of micro-batches, or choose 1f1b");
+           std::string(entry()->needs), "change the number of micro-batches, or choose 1f1b");
   }
 
   void check_shape(const std::string& where, const Stage& stage) {

@@ -5,6 +5,7 @@
 #include "hethub/base/error.h"
 #include "hethub/base/split.h"
 #include "hethub/cost/analytic.h"
+#include "hethub/plan/interleaved.h"
 #include "hethub/plan/schedule.h"
 #include "hethub/predict/plan_step.h"
 
@@ -277,8 +278,8 @@ std::string RunPricer::obstacle(const PublishedRun& run) const {
         return text("the peak of ", kind, " is not known");
     }
   }
-  if (run.virtual_stages > 1 && run.micro_batches() % run.pipeline_parallel != 0) {
-    return "interleaved stages need micro-batches in whole runs of them";
+  if (run.virtual_stages > 1 && !can_interleave(run.pipeline_parallel, run.micro_batches())) {
+    return "interleaved stages must be 2 or more, with micro-batches in whole runs of them";
   }
   if (run.zero_stage == 3 &&
       run.pipeline_parallel * run.tensor_parallel * run.context_parallel > 1) {

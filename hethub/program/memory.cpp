@@ -227,30 +227,6 @@ class InstancePlanner {
   std::int64_t shared_bytes_ = 0;
 };
 
-// Gives each micro-batch the lowest lane that is free for all of its life.
-void assign_lanes(ProgramMemory& memory, int program, const std::vector<ProgramUse>& uses) {
-  std::vector<ProgramUse> mine;
-  for (const ProgramUse& use : uses) {
-    if (use.program == program) mine.push_back(use);
-  }
-  std::stable_sort(mine.begin(), mine.end(), [](const ProgramUse& a, const ProgramUse& b) {
-    return a.first_slot < b.first_slot;
-  });
-  std::vector<int> busy_until;
-  for (const ProgramUse& use : mine) {
-    const auto free = std::find_if(busy_until.begin(), busy_until.end(),
-                                   [&](int last) { return last < use.first_slot; });
-    const auto lane = static_cast<int>(free - busy_until.begin());
-    if (free == busy_until.end()) busy_until.push_back(0);
-    busy_until[lane] = use.last_slot;
-    if (use.instance >= std::ssize(memory.lane_of_instance)) {
-      memory.lane_of_instance.resize(use.instance + 1, -1);
-    }
-    memory.lane_of_instance[use.instance] = lane;
-  }
-  memory.lanes = static_cast<int>(busy_until.size());
-}
-
 // Places what lives for the whole run; returns the bytes it takes.
 class PersistentPlanner {
  public:
@@ -309,6 +285,31 @@ class PersistentPlanner {
 
 }  // namespace
 
+LaneUse lanes_of(const std::vector<ProgramUse>& uses, int program) {
+  std::vector<ProgramUse> mine;
+  for (const ProgramUse& use : uses) {
+    if (use.program == program) mine.push_back(use);
+  }
+  std::stable_sort(mine.begin(), mine.end(), [](const ProgramUse& a, const ProgramUse& b) {
+    return a.first_slot < b.first_slot;
+  });
+  LaneUse made;
+  std::vector<int> busy_until;
+  for (const ProgramUse& use : mine) {
+    const auto free = std::find_if(busy_until.begin(), busy_until.end(),
+                                   [&](int last) { return last < use.first_slot; });
+    const auto lane = static_cast<int>(free - busy_until.begin());
+    if (free == busy_until.end()) busy_until.push_back(0);
+    busy_until[lane] = use.last_slot;
+    if (use.instance >= std::ssize(made.lane_of_instance)) {
+      made.lane_of_instance.resize(use.instance + 1, -1);
+    }
+    made.lane_of_instance[use.instance] = lane;
+  }
+  made.lanes = static_cast<int>(busy_until.size());
+  return made;
+}
+
 std::int64_t MemoryPlan::offset_of(int program, int value, int instance) const {
   const ProgramMemory& memory = programs.at(program);
   const Place& place = memory.values.at(value);
@@ -343,7 +344,9 @@ MemoryPlan plan_memory(const std::vector<const Program*>& programs,
   for (std::size_t index = 0; index < programs.size(); ++index) {
     InstancePlanner planner(*programs[index], options);
     planner.run();
-    assign_lanes(planner.place(), static_cast<int>(index), uses);
+    LaneUse lanes = lanes_of(uses, static_cast<int>(index));
+    planner.place().lanes = lanes.lanes;
+    planner.place().lane_of_instance = std::move(lanes.lane_of_instance);
     waiting_and_running += planner.live_bytes(std::max(planner.place().lanes - 1, 0));
     running_shared = std::max(running_shared, planner.shared_bytes());
     plan.programs.push_back(std::move(planner.place()));

@@ -83,6 +83,16 @@ constexpr std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
 }
 
+/// How one program's micro-batches share its lanes.
+struct LaneUse {
+  int lanes = 0;
+  std::vector<int> lane_of_instance = {};  ///< -1 for an instance without a use
+};
+
+/// Gives each micro-batch of `program` the lowest lane that is free for all of its life: as many
+/// lanes as micro-batches are alive at once.
+LaneUse lanes_of(const std::vector<ProgramUse>& uses, int program);
+
 /// Lays out a rank's memory. `uses` come from its schedule; an instance without one gets no lane.
 MemoryPlan plan_memory(const std::vector<const Program*>& programs,
                        const std::vector<ProgramUse>& uses, const std::vector<MemoryBlock>& blocks,

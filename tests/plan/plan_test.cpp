@@ -61,6 +61,25 @@ TEST(Plan, more_stages_than_layers_are_refused) {
   EXPECT_NE(faults(plan).find("at most layers=4"), std::string::npos);
 }
 
+TEST(Plan, virtual_stages_need_their_schedule_as_many_on_each_stage_and_whole_runs) {
+  Plan plan = small_plan(false);
+  plan.pipelines[0].stages[0].layers = {{0, 1}, {2, 3}};
+  plan.pipelines[0].stages[1].layers = {{1, 2}, {3, 4}};
+  EXPECT_NE(faults(plan).find("\"schedule\": \"interleaved\""), std::string::npos);
+  plan.schedule = "interleaved";
+  EXPECT_EQ(faults(plan), "");
+  plan.pipelines[0].micro_batches = 3;
+  plan.global_batch = 3;
+  EXPECT_NE(faults(plan).find("whole runs"), std::string::npos);
+  plan = small_plan(false);
+  plan.schedule = "interleaved";
+  EXPECT_EQ(faults(plan), "");
+  plan.pipelines[0].stages[0].layers = {{0, 1}, {2, 3}};
+  EXPECT_NE(faults(plan).find("as many on every stage"), std::string::npos);
+  plan.pipelines[0].stages[0].layers = {{0, 2}, {2, 3}};
+  EXPECT_NE(faults(plan).find("layers"), std::string::npos);
+}
+
 TEST(Plan, a_rank_that_is_missing_is_named) {
   Plan plan = small_plan(false);
   plan.pipelines[0].stages[1].ranks = {3};

@@ -126,6 +126,11 @@ TEST(RunPricer, what_cannot_be_priced_is_refused_with_the_reason) {
   RunPricer pricer(sheets);
   EXPECT_EQ(pricer.obstacle(run), "there is no data sheet of abacus");
   EXPECT_THROW(pricer.price(run), Error);
+
+  run = run_named(published(), "seqsel-t5-22B-full");
+  ASSERT_EQ(run.pipeline_parallel, 1);
+  run.virtual_stages = 2;
+  EXPECT_NE(pricer.obstacle(run).find("interleaved"), std::string::npos);
 }
 
 TEST(Validation, errors_are_summed_up_as_their_definitions_say) {
