@@ -170,6 +170,7 @@ Json json_of(const Answer& answer) {
           {"binds", binding_of(winner)},
           {"balance", balance_of(winner.prediction)},
           {"upper_bound_tokens_per_second", answer.bound.tokens_per_second},
+          {"upper_bound_holds", answer.bound.holds_for(winner.prediction.tokens_per_second)},
           {"kinds_alone", bound},
           {"tokens_per_second_without", without},
           {"complete", answer.result.complete},
@@ -205,8 +206,15 @@ void print_reasons(const Answer& answer) {
   std::printf("  balance: the least busy rank computes %.0f %% as long as the busiest\n",
               100 * balance_of(winner.prediction));
   if (answer.bound.kinds.size() > 1 && answer.bound.tokens_per_second > 0) {
-    std::printf("  %.1f %% of the upper bound, the sum of the kinds alone (%.6g tokens/s):\n",
-                100 * rate / answer.bound.tokens_per_second, answer.bound.tokens_per_second);
+    if (answer.bound.holds_for(rate)) {
+      std::printf("  %.1f %% of the upper bound, the sum of the kinds alone (%.6g tokens/s):\n",
+                  100 * rate / answer.bound.tokens_per_second, answer.bound.tokens_per_second);
+    } else {
+      std::printf(
+          "  the kinds alone reach %.6g tokens/s or more; their searches found too little to\n"
+          "  be an upper bound (a longer --time-limit may find more):\n",
+          answer.bound.tokens_per_second);
+    }
     for (const KindAlone& kind : answer.bound.kinds) {
       std::printf("    %-12s %d device%s, %lld of the sequences: %.6g tokens/s%s\n",
                   kind.kind.c_str(), kind.devices, kind.devices == 1 ? "" : "s",

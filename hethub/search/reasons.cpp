@@ -58,6 +58,11 @@ const RankPrediction& busiest(const Prediction& prediction) {
 
 }  // namespace
 
+bool UpperBound::holds_for(double plan_tokens_per_second) const {
+  return tokens_per_second >= plan_tokens_per_second &&
+         std::all_of(kinds.begin(), kinds.end(), [](const KindAlone& kind) { return kind.proven; });
+}
+
 UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy) {
   SearchRequest alone = request;
   alone.keep = 1;

@@ -21,6 +21,10 @@ struct KindAlone {
 struct UpperBound {
   std::vector<KindAlone> kinds = {};
   double tokens_per_second = 0;
+
+  /// Whether a plan of so many tokens/s may be measured by it: every kind's search ended by itself,
+  /// and none of them missed a plan as good as this one shows there are.
+  bool holds_for(double plan_tokens_per_second) const;
 };
 
 /// Plans each kind alone, all within the request's time limit. Pins but those of micro_batch_size,

@@ -7,6 +7,7 @@
 
 #include "hethub/base/error.h"
 #include "hethub/plan/validate.h"
+#include "hethub/search/reasons.h"
 #include "hethub/search/stage_pricer.h"
 #include "hethub/search/strategy.h"
 #include "tests/predict/example_plans.h"
@@ -385,6 +386,14 @@ TEST(StagePricer, its_numbers_are_those_of_the_rank_plans) {
       EXPECT_NEAR(found.update_seconds[rank], expected.update_seconds[rank], 1e-12);
     }
   }
+}
+
+TEST(UpperBound, holds_only_where_every_search_ended_and_none_was_beaten) {
+  UpperBound bound{.kinds = {{.kind = "a"}, {.kind = "b"}}, .tokens_per_second = 100};
+  EXPECT_TRUE(bound.holds_for(99));
+  EXPECT_FALSE(bound.holds_for(344));
+  bound.kinds[1].proven = false;
+  EXPECT_FALSE(bound.holds_for(99));
 }
 
 }  // namespace
