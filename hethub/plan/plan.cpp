@@ -62,7 +62,7 @@ Slice slice_of(const Plan& plan, const ModelConfig& model, int pipeline, int pos
   const auto& stages = plan.pipelines.at(pipeline).stages;
   const auto count = static_cast<int>(stages.size());
   const auto& ranges = stages.at(stage_of_position(position, count)).layers;
-  const LayerRange& layers = ranges.at(position / count);
+  const LayerRange& layers = ranges.at(range_of_position(position, count));
   const bool last = position + 1 == count * static_cast<int>(ranges.size());
   return {.begin = layers.begin,
           .end = layers.end,

@@ -92,6 +92,9 @@ RankPosition position_of(const Plan& plan, int rank);
 /// virtual stages, several in turn.
 constexpr int stage_of_position(int position, int stages) { return position % stages; }
 
+/// Which of its stage's ranges of layers a position is.
+constexpr int range_of_position(int position, int stages) { return position / stages; }
+
 /// The positions of a pipeline that a stage holds, one for each of its ranges of layers; ascending.
 std::vector<int> positions_of(const Pipeline& pipeline, int stage);
 

@@ -138,7 +138,7 @@ StepNumbers numbers_of(const Plan& plan, const RankPlans& ranks, const CostModel
     for (int position = 0; position < count * ranges; ++position) {
       const Stage& stage = pipeline.stages[stage_of_position(position, count)];
       const RankNumbers& one = distinct[ranks.index_of_rank.at(stage.ranks.front())];
-      stages.push_back(one.stages.at(position / count));
+      stages.push_back(one.stages.at(range_of_position(position, count)));
       if (position < count) total.add(one.compute, pipeline.micro_batches);
     }
   }

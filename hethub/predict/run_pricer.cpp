@@ -192,7 +192,7 @@ class PipelineStep {
   }
 
   StageNumbers numbers_of(int position) const {
-    const StageCost& cost = stages_[position % run_.pipeline_parallel];
+    const StageCost& cost = stages_[stage_of_position(position, run_.pipeline_parallel)];
     const bool last = position + 1 == positions();
     StageNumbers numbers{.sent_bytes = last ? 0 : cost.send_bytes()};
     for (int phase = 0; phase < kPhases; ++phase) {

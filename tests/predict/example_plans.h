@@ -42,6 +42,17 @@ inline Cluster example_cluster(int a, int b, LinkRate link = {1e-6, 1e10}) {
   return cluster;
 }
 
+/// `ranks` devices of one kind whose additions cost nothing worth naming.
+inline CostModel homogeneous(int ranks, LinkRate rate) {
+  return {{.kinds = {{.name = "k",
+                      .memory_bytes = 1 << 20,
+                      .peak_flops_per_s = {{"f32", 1e18}},
+                      .memory_bytes_per_s = 1e24}},
+           .nodes = {{.name = "n", .devices = {{"k", ranks}}}},
+           .links = {{"k", "k", LinkScope::kNode, RouteKind::kDirect, rate}}},
+          {}};
+}
+
 /// A pipeline over `ranks` (of those kinds) with these numbers of layers.
 inline Pipeline example_pipeline(const std::vector<int>& ranks,
                                  const std::vector<std::string>& kinds,

@@ -10,6 +10,7 @@
 #include "hethub/predict/calibration.h"
 #include "hethub/predict/step_builder.h"
 #include "hethub/predict/validation.h"
+#include "tests/predict/example_plans.h"
 
 namespace hethub {
 namespace {
@@ -33,24 +34,13 @@ PublishedRun run_named(const PublishedRuns& runs, const std::string& id) {
   return {};
 }
 
-// `ranks` devices whose additions cost nothing worth naming.
-CostModel alike(int ranks, LinkRate rate) {
-  return {{.kinds = {{.name = "k",
-                      .memory_bytes = 1 << 20,
-                      .peak_flops_per_s = {{"f32", 1e18}},
-                      .memory_bytes_per_s = 1e24}},
-           .nodes = {{.name = "n", .devices = {{"k", ranks}}}},
-           .links = {{"k", "k", LinkScope::kNode, RouteKind::kDirect, rate}}},
-          {}};
-}
-
 TEST(RingSeconds, equals_the_simulation_of_the_algorithms_that_run) {
   const LinkRate rate{3e-6, 1e9};
   for (int ranks = 1; ranks <= 9; ++ranks) {
     const std::int64_t count = 5040 * 100;  // a multiple of every size
     for (const CollectiveAlgorithm& ring :
          {ring_reduce_scatter(ranks), ring_all_gather(ranks), ring_all_reduce(ranks)}) {
-      const CostModel costs = alike(ranks, rate);
+      const CostModel costs = homogeneous(ranks, rate);
       StepBuilder builder(costs);
       std::vector<int> group;
       for (int rank = 0; rank < ranks; ++rank) {

@@ -7,6 +7,7 @@
 #include "hethub/base/error.h"
 #include "hethub/collective/generators.h"
 #include "hethub/predict/step_builder.h"
+#include "tests/predict/example_plans.h"
 
 namespace hethub {
 namespace {
@@ -78,17 +79,6 @@ TEST(Simulator, no_cost_that_rises_makes_any_rank_faster) {
       EXPECT_GE(after.rank_seconds[rank], before.rank_seconds[rank]);
     }
   }
-}
-
-// `ranks` devices of one kind whose additions cost nothing worth naming.
-CostModel homogeneous(int ranks, LinkRate rate) {
-  return {{.kinds = {{.name = "k",
-                      .memory_bytes = 1 << 20,
-                      .peak_flops_per_s = {{"f32", 1e18}},
-                      .memory_bytes_per_s = 1e24}},
-           .nodes = {{.name = "n", .devices = {{"k", ranks}}}},
-           .links = {{"k", "k", LinkScope::kNode, RouteKind::kDirect, rate}}},
-          {}};
 }
 
 void run_all(StepBuilder& builder, SimCollective collective) {
