@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "hethub/search/exact_tables.h"
 #include "hethub/search/memory_check.h"
 #include "hethub/search/space.h"
+#include "hethub/search/stage_memory.h"
 #include "hethub/search/stage_pricer.h"
 #include "hethub/search/strategy.h"
 
@@ -28,6 +30,11 @@ class ExactSearch {
   SearchResult run();
 
  private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  /// Times closer than this are equal: the simulation adds in another order than the bounds.
+  static constexpr double kSlack = 1e-9;
+
   /// One pipeline as it is being chosen.
   struct Choice {
     int shape = 0;
@@ -56,7 +63,7 @@ class ExactSearch {
   void dive(const std::vector<int>& combination, int size);
   void explore(const std::vector<int>& combination);
   void choose_splits(const std::vector<int>& combination, std::vector<Choice>& chosen);
-  bool may_fit(int shape, int split) const;
+  bool may_fit(int shape, int split);
   void explore_layout(std::vector<Choice>& chosen);
   void choose_batches(std::vector<Choice>& chosen, std::size_t next, std::int64_t left);
   double bound_of(const std::vector<Choice>& chosen) const;
@@ -74,6 +81,7 @@ class ExactSearch {
   std::vector<RankClass> classes_;
   StagePricer pricer_;
   MemoryCheck memory_;
+  StageMemory stage_memory_;
   std::vector<int> sizes_;
   LoadTables tables_;
   std::vector<PipelineShape> shapes_;
@@ -81,12 +89,10 @@ class ExactSearch {
   std::vector<std::vector<std::vector<int>>> even_splits_;          // likewise, of one kind
   std::vector<const std::vector<std::vector<int>>*> shape_splits_;  // by shape: one of the above
   std::vector<std::pair<double, std::int64_t>> capacities_;  // by shape: at which threshold, what
-  std::int64_t layer_parameters_ = 0;
-  std::int64_t embedding_parameters_ = 0;  // of the embedding or the head
-  double after_pipelines_ = 0;             // likewise
-  double after_norm_ = 0;                  // of the layout being explored
-  std::vector<Segment> segments_;          // likewise
-  StepNumbers optimizer_;                  // likewise
+  double after_pipelines_ = 0;                               // likewise
+  double after_norm_ = 0;                                    // of the layout being explored
+  std::vector<Segment> segments_;                            // likewise
+  StepNumbers optimizer_;                                    // likewise
   std::vector<Kept> kept_;
   SearchResult result_;
   std::chrono::steady_clock::time_point begin_;

@@ -34,6 +34,15 @@ Recompute recompute_of(const std::string& word) {
   refuse("recompute", word, "none or full");
 }
 
+std::string schedule_of_word(const std::string& word) {
+  std::string all;
+  for (const std::string& name : priced_schedules()) {
+    if (name == word) return word;
+    all += (all.empty() ? "" : " or ") + name;
+  }
+  refuse("schedule", word, all);
+}
+
 std::set<std::string> words_of(const std::string& list) {
   std::set<std::string> words;
   std::istringstream in(list);
@@ -80,9 +89,7 @@ void add_pin(Pins& pins, const std::string& pin) {
   } else if (key == "recompute") {
     pins.recompute = recompute_of(value);
   } else if (key == "schedule") {
-    // A split backward pass and virtual stages are not priced by the search.
-    if (value != "1f1b" && value != "gpipe") refuse(key, value, "1f1b or gpipe");
-    pins.schedule = value;
+    pins.schedule = schedule_of_word(value);
   } else if (key == "kinds") {
     pins.kinds = words_of(value);
   } else if (!add_stage_pin(pins, key, value)) {

@@ -6,16 +6,17 @@
 #include "hethub/base/clock.h"
 #include "hethub/base/error.h"
 #include "hethub/base/split.h"
-#include "hethub/model/tensors.h"
-#include "hethub/plan/rank_plan.h"
+#include "hethub/predict/run_pricer.h"
 #include "hethub/search/replica_search.h"
 #include "hethub/search/space.h"
 
 namespace hethub {
+
 ScaledSearch::ScaledSearch(const SearchRequest& request)
     : request_(request),
       pricer_(request.model, request.costs, request.sequence_length),
       memory_(request.model, request.costs),
+      stage_memory_(request.model, request.sequence_length),
       begin_s_(seconds_now()) {
   list_choices();
   list_sizes();
@@ -68,40 +69,6 @@ void ScaledSearch::list_sizes() {
   }
 }
 
-std::int64_t ScaledSearch::arena_bytes(const ModelConfig& model, int size,
-                                       Recompute recompute) const {
-  const LayerRange layers = {0, model.layers};
-  Stage stage{.kind = kinds_.front(), .ranks = {0}, .layers = {layers}};
-  if (recompute == Recompute::kFull) stage.recompute = {{Recompute::kFull, layers}};
-  const Plan plan{.model = request_.model_path,
-                  .sequence_length = request_.sequence_length,
-                  .global_batch = size,
-                  .schedule = "1f1b",
-                  .pipelines = {{.micro_batch_size = size, .micro_batches = 1, .stages = {stage}}}};
-  return make_rank_plan(plan, model, segments_of(plan, model), 0).memory.arena_bytes;
-}
-
-// Parameter, gradient and two moments are 16 bytes a parameter.
-const ScaledSearch::StageBytes& ScaledSearch::stage_bytes(int size, Recompute recompute) {
-  const auto [place, is_new] = stage_bytes_.try_emplace({size, recompute});
-  if (!is_new) return place->second;
-  ModelConfig one = request_.model;
-  ModelConfig two = request_.model;
-  one.layers = 1;
-  two.layers = 2;
-  std::int64_t parameters = 0;
-  for (const ModelTensor& tensor : tensors_of(one, {0, 1, false, false})) {
-    parameters += tensor.elements();
-  }
-  StageBytes& bytes = place->second;
-  bytes.layer = 16 * static_cast<double>(parameters);
-  const auto first = static_cast<double>(arena_bytes(one, size, recompute));
-  const auto second = static_cast<double>(arena_bytes(two, size, recompute));
-  bytes.alive = std::max(0.0, second - first - bytes.layer);
-  bytes.fixed = std::max(0.0, first - bytes.layer - bytes.alive);
-  return bytes;
-}
-
 // Copies that keep a stage busy for one message each way, between neighbours of its kind.
 double ScaledSearch::message_seconds(int kind, int size) {
   const double bytes = pricer_.boundary_bytes(kinds_[kind], size);
@@ -116,19 +83,20 @@ double ScaledSearch::message_seconds(int kind, int size) {
   return on.download_seconds + back.upload_seconds + on.wire_seconds / 2 + back.wire_seconds / 2;
 }
 
-// Bytes a second around a ring of replicas: over the slowest link between two of the ranks that
-// stand at either end of a kind.
-double ScaledSearch::exchange_rate() const {
-  constexpr double kBytes = 1e8;
+// A round of a ring over very many replicas moves next to nothing, so that all of them together
+// take what the whole would over the slowest link between two of the ranks at either end of a kind.
+double ScaledSearch::exchange_seconds(double bytes) const {
+  constexpr int kMany = 1 << 20;
   double slowest = 0;
   for (const std::vector<int>& ranks : ranks_) {
     for (const std::vector<int>& others : ranks_) {
       if (ranks.front() == others.back()) continue;
-      slowest =
-          std::max(slowest, request_.costs.transfer_seconds(ranks.front(), others.back(), kBytes));
+      const TransferRates rates = request_.costs.transfer_rates(ranks.front(), others.back());
+      slowest = std::max(
+          slowest, ring_seconds(kMany - 1, kMany, bytes, {.bytes_per_s = rates.wire.bytes_per_s}));
     }
   }
-  return slowest > 0 ? kBytes / slowest : std::numeric_limits<double>::max();
+  return slowest;
 }
 
 PipelineTables ScaledSearch::tables(bool relaxed) {
@@ -157,13 +125,10 @@ PipelineTables ScaledSearch::tables(bool relaxed) {
 
 void ScaledSearch::fill(PipelineTables& tables, int size, int choice, bool relaxed) {
   const int kind = choices_[choice].kind;
-  const bool again = recompute_[choice] == Recompute::kFull;
   const double message = relaxed ? 0 : message_seconds(kind, tables.sizes[size]);
-  const double rate = exchange_rate();
-  const StageBytes& bytes = stage_bytes(tables.sizes[size], recompute_[choice]);
   const double usable = usable_bytes_[kind];
-  const auto embedding =
-      static_cast<double>(request_.model.vocab_size * request_.model.hidden_size);
+  constexpr double kBytes = 1e8;
+  const double exchange = exchange_seconds(kBytes) / kBytes;
   for (int begin = 0; begin < tables.layers; ++begin) {
     for (int end = begin + 1; end <= tables.layers; ++end) {
       const bool last = end == tables.layers;
@@ -172,21 +137,17 @@ void ScaledSearch::fill(PipelineTables& tables, int size, int choice, bool relax
       StageCost& cost = tables.costs[tables.index_of(size, choice, begin, end)];
       cost.seconds = numbers.phase_seconds[0] + numbers.phase_seconds[1] +
                      message * ((begin > 0 ? 1 : 0) + (last ? 0 : 1));
-      const double parameters =
-          (end - begin) * bytes.layer / 16 + (begin == 0 ? embedding : 0) + (last ? embedding : 0);
+      const StageBytes bytes =
+          stage_memory_.of({begin, end}, tables.sizes[size], recompute_[choice]);
       if (relaxed) {
-        const double least = 8 * (end - begin) * bytes.layer / 16;
-        cost.deepest = least <= usable ? tables.layers : 0;
+        cost.deepest = static_cast<double>(bytes.held) <= usable ? tables.layers : 0;
         continue;
       }
-      cost.exchange = 4 * parameters / rate;
-      const double whole = bytes.fixed + (end - begin) * bytes.layer;
-      const double alive = (end - begin) * (again ? 0 : bytes.alive) +
-                           pricer_.boundary_bytes(kinds_[kind], tables.sizes[size]);
-      const double first = again ? (end - begin) * bytes.alive : 0;
-      if (whole + first + alive > usable) continue;
-      cost.deepest = static_cast<int>(
-          std::min<double>(tables.layers, (usable - whole - first) / std::max(alive, 1.0)));
+      cost.exchange = exchange * static_cast<double>(bytes.held) / 2;  // the gradients' half
+      const double left = usable - static_cast<double>(bytes.arena(1, 0));
+      const auto lane = static_cast<double>(std::max<std::int64_t>(1, bytes.lane));
+      if (left < lane) continue;
+      cost.deepest = static_cast<int>(std::min<double>(tables.layers, left / lane));
     }
   }
 }

@@ -5,9 +5,22 @@
 #include "hethub/base/text.h"
 #include "hethub/model/decoder.h"
 #include "hethub/plan/optimizer_ops.h"
+#include "hethub/plan/schedule.h"
 #include "hethub/program/differentiate.h"
 
 namespace hethub {
+
+const std::vector<std::string>& priced_schedules() {
+  static const std::vector<std::string> kPriced = [] {
+    std::vector<std::string> names;
+    for (const ScheduleEntry& entry : all_schedules()) {
+      const bool whole = !entry.virtual_stages && !entry.make({}).splits_backward();
+      if (whole) names.emplace_back(entry.name);
+    }
+    return names;
+  }();
+  return kPriced;
+}
 
 // Layers differ in their windows alone.
 StagePricer::StagePricer(const ModelConfig& model, const CostModel& costs,
@@ -108,8 +121,7 @@ void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& se
   }
 }
 
-StepNumbers StagePricer::numbers(const Plan& plan, const std::vector<Segment>& segments) {
-  StepNumbers numbers;
+void StagePricer::add_stages(const Plan& plan, StepNumbers& numbers) {
   for (const Pipeline& pipeline : plan.pipelines) {
     std::vector<StageNumbers>& stages = numbers.stages.emplace_back();
     for (const Stage& one : pipeline.stages) {
@@ -117,6 +129,11 @@ StepNumbers StagePricer::numbers(const Plan& plan, const std::vector<Segment>& s
           stage(one.kind, pipeline.micro_batch_size, one.layers.front(), one.recompute));
     }
   }
+}
+
+StepNumbers StagePricer::numbers(const Plan& plan, const std::vector<Segment>& segments) {
+  StepNumbers numbers;
+  add_stages(plan, numbers);
   add_optimizer(plan, segments, numbers);
   return numbers;
 }

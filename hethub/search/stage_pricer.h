@@ -17,6 +17,9 @@
 
 namespace hethub {
 
+/// The schedules that StagePricer prices: one range of layers a stage, backward passes whole.
+const std::vector<std::string>& priced_schedules();
+
 /// The numbers of any plan of one model, without building its programs each time: the costs of the
 /// whole model's program, sorted by layer, are summed over a stage's layers. They equal numbers_of
 /// the plan's rank plans.
@@ -40,6 +43,9 @@ class StagePricer {
   double boundary_bytes(const std::string& kind, int sequences) {
     return table(kind, sequences).sent_bytes;
   }
+
+  /// The stages' part of a plan's numbers.
+  void add_stages(const Plan& plan, StepNumbers& numbers);
 
   /// The numbers of a plan.
   StepNumbers numbers(const Plan& plan, const std::vector<Segment>& segments);

@@ -13,6 +13,7 @@
 #include "hethub/model/config.h"
 #include "hethub/plan/plan.h"
 #include "hethub/predict/predict.h"
+#include "hethub/search/stage_pricer.h"
 
 namespace hethub {
 
@@ -44,7 +45,7 @@ struct SearchRequest {
   std::int64_t sequence_length = 0;
   std::int64_t global_batch = 0;  ///< sequences per step; every plan takes exactly these
   std::vector<int> micro_batch_sizes = {1, 2, 4, 8, 16, 32, 64};
-  std::vector<std::string> schedules = {"1f1b", "gpipe"};  ///< in case of a tie the first wins
+  std::vector<std::string> schedules = priced_schedules();  ///< in case of a tie the first wins
   std::size_t keep = 5;
   double time_limit_s = 30;
   Pins pins = {};

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "hethub/model/config.h"
+#include "hethub/plan/plan.h"
+
+namespace hethub {
+
+/// What a rank's arena is made of, in bytes.
+struct StageBytes {
+  std::int64_t held = 0;    ///< parameters and their gradients
+  std::int64_t state = 0;   ///< optimizer state, which the replicas share out among them
+  std::int64_t lane = 0;    ///< for each micro-batch alive
+  std::int64_t shared = 0;  ///< all else: constants, scratch, what lives within one action
+
+  /// Of a stage with `replicas` holders and so many micro-batches alive at once.
+  std::int64_t arena(std::int64_t replicas, std::int64_t alive) const {
+    return held + state / replicas + alive * lane + shared;
+  }
+};
+
+/// The bytes of any stage of one model, from the MemoryPlans of four small stages: a first, a last
+/// and two between them. Exact up to alignment for `held`, `state` and `lane`; what is shared is
+/// taken to grow evenly with the layers.
+class StageMemory {
+ public:
+  /// Keeps a reference to the model.
+  StageMemory(const ModelConfig& model, std::int64_t sequence_length)
+      : model_(model), sequence_length_(sequence_length) {}
+
+  /// Of layers [range), of which the first come with the embedding and the last with the head.
+  StageBytes of(LayerRange range, int sequences, Recompute recompute);
+
+ private:
+  struct Parts {
+    StageBytes first = {};  // what the embedding adds to a layer
+    StageBytes last = {};   // what the head adds
+    StageBytes layer = {};
+    StageBytes more = {};  // what another layer adds to one
+  };
+
+  Parts measure(int sequences, Recompute recompute) const;
+
+  const ModelConfig& model_;
+  std::int64_t sequence_length_;
+  std::map<std::pair<int, Recompute>, Parts> known_ = {};  // by sequences
+};
+
+}  // namespace hethub
