@@ -1,26 +1,16 @@
 #include "hethub/comm/messenger.h"
 
-#include <array>
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 #include <utility>
 
-#include <sched.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "hethub/comm/error_text.h"
 
+// Messages, waiting and failure; messenger_progress.cpp has who moves the bytes.
+
 namespace hethub {
 namespace {
-
-constexpr auto kGoodbyeTime = std::chrono::seconds(2);
-// Polls before a wait sleeps; all but the first few give the core away between two.
-constexpr int kPolls = 64;
-constexpr int kEagerPolls = 16;
-// A core given away that comes back so late is wanted by others; a sleeper is then woken sooner
-// than one that keeps asking.
-constexpr auto kBusy = std::chrono::microseconds(50);
 
 std::string text_of(Operation operation) {
   if (operation.number < 0) return std::string(operation.name);
@@ -30,29 +20,20 @@ std::string text_of(Operation operation) {
 }  // namespace
 
 Messenger::Messenger(MessengerOptions options, std::vector<std::unique_ptr<Wire>> wires)
-    : options_(std::move(options)),
-      table_(options_.messages),
-      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  const auto watch = [this](int descriptor, int peer) {
-    epoll_event event = {};
-    event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-    event.data.fd = peer;
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
-      throw Error(ErrorCode::kInternal, {.what = "watching the connection to a peer",
-                                         .found = std::strerror(errno),
-                                         .expected = "epoll to take it",
-                                         .fix = "raise the limit of open files (ulimit -n)"});
-    }
-  };
-  watch(wake_.get(), -1);
+    : options_(std::move(options)), table_(options_.messages) {
   connections_.resize(wires.size());
   for (std::size_t peer = 0; peer < wires.size(); ++peer) {
     if (wires[peer] == nullptr) continue;
     const int descriptor = wires[peer]->descriptor();
+    if (wires[peer]->attend(false)) attendable_.push_back(static_cast<int>(peer));
     connections_[peer] = std::make_unique<Connection>(std::move(wires[peer]), table_);
-    watch(descriptor, static_cast<int>(peer));
+    // First come, first told: a caller that sleeps, then the thread.
+    callers_place_.watch(descriptor, static_cast<int>(peer));
+    thread_place_.watch(descriptor, static_cast<int>(peer));
   }
+  const auto& hosts = options_.hosts;
+  const auto here = std::count(hosts.begin(), hosts.end(), hosts.at(options_.rank));
+  crowded_ = here > ::sysconf(_SC_NPROCESSORS_ONLN);
   progress_ = std::thread([this] { run_progress(); });
 }
 
@@ -62,10 +43,8 @@ Messenger::~Messenger() {
     const std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  const std::uint64_t one = 1;
-  if (::write(wake_.get(), &one, sizeof one) < 0) {
-    // Its counter is full, so the thread wakes anyway.
-  }
+  parking_.notify_all();
+  thread_place_.wake();
   progress_.join();
 }
 
@@ -135,49 +114,9 @@ bool Messenger::test(Handle handle, Operation operation) {
   return false;
 }
 
-void Messenger::wait(Handle handle, Deadline deadline, Operation operation) {
-  std::unique_lock lock(mutex_);
-  if (poll(handle, lock)) return;
-  while (!ended(handle)) {
-    check(handle, operation);
-    if (std::chrono::steady_clock::now() >= deadline) {
-      set_failure(timeout_of(handle, operation));
-      table_.release(static_cast<int>(handle.index));
-      throw Error(*failure_);
-    }
-    ended_.wait_until(lock, deadline);
-  }
-}
-
-// Looks for the end of a message without sleeping, for a short while.
-bool Messenger::poll(Handle handle, std::unique_lock<std::mutex>& lock) {
-  if (ended(handle)) return true;
-  attend(true);
-  bool done = false;
-  for (int round = 0; round < kPolls && !done && !failure_; ++round) {
-    const Message* message = table_.find(handle);
-    if (message != nullptr) pump(message->peer);
-    done = ended(handle);
-    if (done || round < kEagerPolls) continue;
-    const auto before = std::chrono::steady_clock::now();
-    lock.unlock();
-    ::sched_yield();
-    lock.lock();
-    if (std::chrono::steady_clock::now() - before > kBusy) break;
-  }
-  attend(false);
-  return done || ended(handle);
-}
-
 std::uint64_t Messenger::changes() const {
   const std::lock_guard lock(mutex_);
   return changes_;
-}
-
-void Messenger::wait_for_change(std::uint64_t seen, Deadline until) {
-  std::unique_lock lock(mutex_);
-  ended_.wait_until(lock, until, [&] { return changes_ != seen || failure_; });
-  if (failure_) throw Error(*failure_);
 }
 
 void Messenger::cancel(Handle handle) noexcept {
@@ -299,84 +238,7 @@ void Messenger::set_failure(const Error& error) {
 void Messenger::tell_waiting() {
   ++changes_;
   ended_.notify_all();
-}
-
-// ---- progress -----------------------------------------------------------------------------------
-
-void Messenger::pump(int peer) {
-  Connection* connection = connections_[static_cast<std::size_t>(peer)].get();
-  if (connection == nullptr) return;
-  const std::uint64_t before = connection->completed();
-  const bool left = connection->left();
-  connection->pump();
-  after_pump(peer, before, left);
-}
-
-// Tells those who wait of what the connection has found.
-void Messenger::after_pump(int peer, std::uint64_t completed_before, bool left_before) {
-  const Connection& connection = *connections_[static_cast<std::size_t>(peer)];
-  if (connection.problem() != ConnectionProblem::kNone && !failure_) set_failure(error_of(peer));
-  if (connection.completed() != completed_before || connection.left() != left_before) {
-    tell_waiting();
-  }
-}
-
-void Messenger::pump_all() {
-  for (int peer = 0; peer < world_size(); ++peer) {
-    pump(peer);
-  }
-}
-
-void Messenger::attend(bool attended) {
-  attending_ += attended ? 1 : -1;
-  if (attending_ != (attended ? 1 : 0)) return;
-  for (const auto& connection : connections_) {
-    if (connection != nullptr) connection->wire().attend(attended);
-  }
-  // What came while nobody was to be woken.
-  if (!attended) pump_all();
-}
-
-void Messenger::run_progress() {
-  std::array<epoll_event, 64> events = {};
-  std::array<int, 64> peers = {};
-  while (true) {
-    const int count =
-        ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
-    for (int event = 0; event < count; ++event) {
-      peers[static_cast<std::size_t>(event)] = events[static_cast<std::size_t>(event)].data.fd;
-    }
-    const std::lock_guard lock(mutex_);
-    if (closing_) return;
-    handle_events(std::span(peers).first(static_cast<std::size_t>(std::max(count, 0))));
-  }
-}
-
-void Messenger::handle_events(std::span<const int> peers) {
-  for (const int peer : peers) {
-    if (peer < 0) continue;
-    connections_[static_cast<std::size_t>(peer)]->wire().awoken();
-    pump(peer);
-  }
-}
-
-bool Messenger::all_said_goodbye() const {
-  for (const auto& connection : connections_) {
-    if (connection != nullptr && !connection->goodbye_seen() && !connection->dead()) return false;
-  }
-  return true;
-}
-
-// Closing at once could make the kernel throw away what the peer has not read.
-void Messenger::say_goodbye() {
-  std::unique_lock lock(mutex_);
-  for (const auto& connection : connections_) {
-    if (connection != nullptr) connection->say_goodbye();
-  }
-  const Deadline deadline = std::chrono::steady_clock::now() + kGoodbyeTime;
-  while (!all_said_goodbye() && std::chrono::steady_clock::now() < deadline) {
-    ended_.wait_for(lock, std::chrono::milliseconds(5));
-  }
+  if (sleeping_) callers_place_.wake();
 }
 
 }  // namespace hethub

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "hethub/base/deadline.h"
-#include "hethub/base/descriptor.h"
 #include "hethub/base/error.h"
 #include "hethub/comm/connection.h"
 #include "hethub/comm/message.h"
+#include "hethub/comm/sleeping_place.h"
 #include "hethub/comm/wire.h"
 
 namespace hethub {
@@ -39,7 +39,9 @@ struct MessengerOptions {
 
 /// Messages between the ranks of the world. Here, above all transports, stand waiting, deadlines,
 /// cancelling and the detection of failure:
-/// - a send never waits for the far end: a progress thread moves bytes while the caller computes;
+/// - a send never waits for the far end: a progress thread moves bytes while the caller computes.
+///   A caller that waits moves them itself: it looks for a while, gives its core away between
+///   looks, then sleeps;
 /// - a wait ends with its message, at its deadline, or with the first failure anywhere in the job;
 /// - the first failure (a peer that is gone, a deadline, a mismatch, `abort`) is told to all ranks,
 ///   and every later call throws it, so that all stop with the same cause.
@@ -95,7 +97,6 @@ class Messenger {
 
  private:
   Handle post(int peer, Tag tag, std::byte* data, std::int64_t bytes, bool sends);
-  bool poll(Handle handle, std::unique_lock<std::mutex>& lock);
   void check(Handle handle, Operation operation);
   [[noreturn]] void throw_failure(Handle handle, Operation operation);
   Error timeout_of(Handle handle, Operation operation);
@@ -103,12 +104,25 @@ class Messenger {
   std::string mismatch_text(int peer) const;
   void set_failure(const Error& error);
   void tell_waiting();
+  bool ended(Handle handle);
+
+  // messenger_progress.cpp
+  using Lock = std::unique_lock<std::mutex>;
   void pump(int peer);
   void after_pump(int peer, std::uint64_t completed_before, bool left_before);
-  void pump_all();
-  void attend(bool attended);
-  bool ended(Handle handle);
+  void pump_attended();
+  void update_attention();
+  template <typename Done>
+  void drive(Lock& lock, int peer, Deadline until, const Done& done);
+  template <typename Done>
+  void spin(Lock& lock, int peer, Deadline until, const Done& done);
+  template <typename Done>
+  void sleep(Lock& lock, Deadline until, const Done& done);
+  void look(int peer, int round);
+  void take_over();
+  void look_at_events(Deadline until, Lock* unlocked_meanwhile);
   void run_progress();
+  void park(Lock& lock);
   void handle_events(std::span<const int> peers);
   void say_goodbye();
   bool all_said_goodbye() const;
@@ -118,12 +132,22 @@ class Messenger {
   std::vector<std::unique_ptr<Connection>> connections_;
   std::optional<Error> failure_ = {};
   std::uint64_t changes_ = 0;
-  int attending_ = 0;
   bool closing_ = false;
-  Descriptor epoll_;
-  Descriptor wake_;
+
+  // Who moves the bytes: the progress thread, or the callers while they come back often enough.
+  bool callers_drive_ = false;
+  std::uint64_t drives_ = 0;          // grows with each wait that looked more than once
+  int spinning_ = 0;                  // callers that look now
+  bool sleeping_ = false;             // a caller sleeps in callers_place_; others wait for `ended_`
+  bool attended_ = false;             // peers need not wake this rank
+  bool crowded_ = false;              // this host has fewer cores than ranks
+  std::vector<int> attendable_ = {};  // peers whose wires ask for attention
+  SleepingPlace callers_place_;
+  SleepingPlace thread_place_;
+
   mutable std::mutex mutex_;
   std::condition_variable ended_;
+  std::condition_variable parking_;
   std::thread progress_;
 };
 

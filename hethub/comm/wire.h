@@ -29,9 +29,9 @@ class Wire {
   /// Ends a burst of writes and reads: wakes a peer that sleeps until there is data or room.
   virtual void flush() = 0;
 
-  /// While attended, this side polls, so the peer need not wake it. The caller polls once more
-  /// after it stops attending.
-  virtual void attend(bool attended) = 0;
+  /// While attended, this side polls, so the peer need not wake it. Whether that makes a
+  /// difference: then the caller polls once more after it stops attending.
+  virtual bool attend(bool attended) = 0;
 
   /// A descriptor that epoll reports (edge-triggered) when there is data or room or an end.
   virtual int descriptor() const = 0;

@@ -133,29 +133,33 @@ class ShmWire : public Wire {
   std::string_view name() const override { return "shm"; }
 
   std::size_t write(std::span<const std::byte> first, std::span<const std::byte> second) override {
-    std::size_t taken = put(first);
-    if (taken == first.size()) taken += put(second);
-    wrote_ = wrote_ || taken > 0;
+    std::size_t taken = put(first, second);
     if (taken == first.size() + second.size() || attended_) return taken;
     out_.writer_sleeps.store(1);
-    return taken + retry_put(first, second, taken);
+    const std::size_t of_first = std::min(taken, first.size());
+    return taken + put(first.subspan(of_first), second.subspan(taken - of_first));
   }
 
   std::size_t read(std::span<std::byte> to) override {
-    const std::uint64_t consumed = in_.consumed.load(std::memory_order_relaxed);
-    const std::uint64_t present = in_.written.load() - consumed;
+    if (arrived_ - taken_ < to.size()) arrived_ = in_.written.load(std::memory_order_acquire);
+    const std::uint64_t present = arrived_ - taken_;
     if (present > capacity_) {
       end_ = "shared memory overwritten by the peer";
       return 0;
     }
     const std::size_t size = std::min<std::uint64_t>(to.size(), present);
-    copy_out(consumed, to.first(size));
-    in_.consumed.store(consumed + size);
-    if (size == 0 && closing_ && end_.empty()) end_ = "connection closed";
+    if (size == 0) {
+      if (closing_ && end_.empty()) end_ = "connection closed";
+      return 0;
+    }
+    copy_out(to.first(size));
+    taken_ += size;
+    if (taken_ - in_.consumed.load(std::memory_order_relaxed) >= capacity_ / 4) give_room();
     return size;
   }
 
   void flush() override {
+    if (in_.consumed.load(std::memory_order_relaxed) != taken_) give_room();
     bool ring = std::exchange(wrote_, false) && out_.reader_sleeps.load() != 0 &&
                 out_.reader_sleeps.exchange(0) != 0;
     if (in_.writer_sleeps.load() != 0 && half_empty()) {
@@ -168,9 +172,10 @@ class ShmWire : public Wire {
     }
   }
 
-  void attend(bool attended) override {
+  bool attend(bool attended) override {
     attended_ = attended;
     in_.reader_sleeps.store(attended ? 0 : 1);
+    return true;
   }
 
   int descriptor() const override { return socket_.get(); }
@@ -188,35 +193,39 @@ class ShmWire : public Wire {
   std::string_view end() const override { return end_; }
 
  private:
-  bool half_empty() const {
-    return in_.written.load() - in_.consumed.load(std::memory_order_relaxed) <= capacity_ / 2;
-  }
+  bool half_empty() const { return in_.written.load() - taken_ <= capacity_ / 2; }
 
-  std::size_t put(std::span<const std::byte> from) {
-    const std::uint64_t written = out_.written.load(std::memory_order_relaxed);
-    const std::uint64_t used = written - out_.consumed.load();
-    const std::size_t size =
-        std::min<std::uint64_t>(from.size(), capacity_ - std::min(used, capacity_));
-    const std::size_t at = written % capacity_;
-    const std::size_t before_end = std::min<std::size_t>(size, capacity_ - at);
-    if (before_end > 0) std::memcpy(out_bytes_ + at, from.data(), before_end);
-    if (size > before_end) std::memcpy(out_bytes_, from.data() + before_end, size - before_end);
-    out_.written.store(written + size);
+  // The reader of a ring looks at `written` all the time and its writer at `consumed` seldom, so
+  // each is told once a burst.
+  void give_room() { in_.consumed.store(taken_); }
+
+  std::size_t put(std::span<const std::byte> first, std::span<const std::byte> second) {
+    const std::size_t wanted = first.size() + second.size();
+    if (capacity_ - (put_ - room_from_) < wanted) {
+      room_from_ = std::clamp(out_.consumed.load(), room_from_, put_);
+    }
+    const std::size_t size = std::min<std::uint64_t>(wanted, capacity_ - (put_ - room_from_));
+    if (size == 0) return 0;
+    const std::size_t of_first = std::min(size, first.size());
+    copy_in(first.first(of_first));
+    copy_in(second.first(size - of_first));
+    out_.written.store(put_);
+    wrote_ = true;
     return size;
   }
 
-  std::size_t retry_put(std::span<const std::byte> first, std::span<const std::byte> second,
-                        std::size_t taken) {
-    std::size_t more = 0;
-    if (taken < first.size()) more = put(first.subspan(taken));
-    const std::size_t in_second = taken + more - std::min(taken + more, first.size());
-    if (taken + more >= first.size()) more += put(second.subspan(in_second));
-    wrote_ = wrote_ || more > 0;
-    return more;
+  void copy_in(std::span<const std::byte> from) {
+    const std::size_t at = put_ % capacity_;
+    const std::size_t before_end = std::min<std::size_t>(from.size(), capacity_ - at);
+    if (before_end > 0) std::memcpy(out_bytes_ + at, from.data(), before_end);
+    if (from.size() > before_end) {
+      std::memcpy(out_bytes_, from.data() + before_end, from.size() - before_end);
+    }
+    put_ += from.size();
   }
 
-  void copy_out(std::uint64_t consumed, std::span<std::byte> to) const {
-    const std::size_t at = consumed % capacity_;
+  void copy_out(std::span<std::byte> to) const {
+    const std::size_t at = taken_ % capacity_;
     const std::size_t before_end = std::min<std::size_t>(to.size(), capacity_ - at);
     if (before_end > 0) std::memcpy(to.data(), in_bytes_ + at, before_end);
     if (to.size() > before_end) {
@@ -231,6 +240,10 @@ class ShmWire : public Wire {
   std::byte* out_bytes_;
   std::byte* in_bytes_;
   std::uint64_t capacity_;
+  std::uint64_t put_ = 0;        // written to the ring out
+  std::uint64_t room_from_ = 0;  // of it, what the peer is known to have consumed
+  std::uint64_t arrived_ = 0;    // known to be written to the ring in
+  std::uint64_t taken_ = 0;      // read of it
   bool attended_ = false;
   bool wrote_ = false;
   bool closing_ = false;

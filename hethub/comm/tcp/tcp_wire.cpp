@@ -50,7 +50,7 @@ class TcpWire : public Wire {
   }
 
   void flush() override {}
-  void attend(bool) override {}
+  bool attend(bool) override { return false; }
   int descriptor() const override { return socket_.get(); }
   void awoken() override {}
   std::string_view end() const override { return end_; }
