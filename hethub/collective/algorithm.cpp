@@ -97,6 +97,15 @@ std::int64_t elements_sent(const CollectiveAlgorithm& algorithm,
   return elements;
 }
 
+Traffic traffic_of(const CollectiveAlgorithm& algorithm) {
+  const auto& steps = algorithm.steps.front();
+  const ChunkTable even(algorithm.chunks, 1);
+  return {.messages = static_cast<int>(
+              std::count_if(steps.begin(), steps.end(),
+                            [](const Step& step) { return step.kind == StepKind::kSend; })),
+          .share = static_cast<double>(elements_sent(algorithm, even, 0)) / algorithm.chunks};
+}
+
 SlotLayout::SlotLayout(const CollectiveAlgorithm& algorithm, const ChunkTable& table, int rank)
     : table_(table) {
   scratch_elements_ = hethub::scratch_elements(algorithm, table);

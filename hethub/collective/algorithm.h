@@ -89,6 +89,15 @@ std::int64_t elements_of(const Slot& slot, std::span<const std::int64_t> table);
 std::int64_t elements_sent(const CollectiveAlgorithm& algorithm,
                            std::span<const std::int64_t> table, int rank);
 
+/// What one rank sends in a call whose chunks are even.
+struct Traffic {
+  int messages = 0;
+  double share = 0;  ///< of the whole data: 2(p-1)/p for a ring's all-reduce
+};
+
+/// Of rank 0, which sends as much as any in an algorithm that treats all ranks alike.
+Traffic traffic_of(const CollectiveAlgorithm& algorithm);
+
 /// Where one rank's slots lie in a call with a table. Elements are counted from the start of the
 /// memory; the mirror lies in the same memory as scratch, behind it.
 class SlotLayout {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <type_traits>
 
 namespace hethub {
 namespace {
@@ -31,10 +30,11 @@ struct Pricer {
   }
 
   // `many` products y[m, n] of sums of k terms.
-  double product_seconds(double many, double m, double n, double k) const {
+  double product_seconds(double flops, double many, double m, double n) const {
     const RoofFractions& roof = kind.efficiency;
+    const double k = flops / (2 * many * m * n);
     const double rate = peak * roof.products * k / (k + roof.half_size) * fullness(many, m, n);
-    return 2 * many * m * n * k / rate;
+    return flops / rate;
   }
 
   // Of the tiles and the processors. Small tiles read more for each product.
@@ -50,16 +50,13 @@ struct Pricer {
     return best;
   }
 
-  template <typename T>
-  double linear(const T& sizes) const {
+  // Each of them makes one matrix.
+  double linear() const {
     const OpFacts facts = facts_of(op);
-    const auto rows = static_cast<double>(sizes.rows);
-    const auto in = static_cast<double>(sizes.in);
-    const auto out = static_cast<double>(sizes.out);
-    double product = product_seconds(1, rows, out, in);
-    if constexpr (std::is_same_v<T, LinearGradInput>) product = product_seconds(1, rows, in, out);
-    if constexpr (std::is_same_v<T, LinearGradWeight>) product = product_seconds(1, out, in, rows);
-    return std::max(product, memory_seconds(facts.bytes()));
+    const auto& made = facts.outputs.front().spec.shape;
+    return std::max(
+        product_seconds(facts.flops, 1, static_cast<double>(made[0]), static_cast<double>(made[1])),
+        memory_seconds(facts.bytes()));
   }
 
   double attention(const Attention& sizes, double products, double passes) const {
@@ -75,17 +72,18 @@ struct Pricer {
     const auto head = static_cast<double>(sizes.head_dim);
     const auto many = static_cast<double>(sizes.batch * sizes.heads);
     // Half of them have the scores as their result, the others sum over them.
+    const double flops = 2 * many * seq * seq * head;
     const double product =
         0.5 * products *
-        (product_seconds(many, seq, seq, head) + product_seconds(many, seq, head, seq));
+        (product_seconds(flops, many, seq, seq) + product_seconds(flops, many, seq, head));
     const auto element = static_cast<double>(size_of(op.dtype));
     return product * (sizes.head_dim % kAligned == 0 ? 1 : kUnaligned) +
            memory_seconds(passes * many * seq * seq * element);
   }
 
-  double operator()(const Linear& sizes) const { return linear(sizes); }
-  double operator()(const LinearGradInput& sizes) const { return linear(sizes); }
-  double operator()(const LinearGradWeight& sizes) const { return linear(sizes); }
+  double operator()(const Linear& /*sizes*/) const { return linear(); }
+  double operator()(const LinearGradInput& /*sizes*/) const { return linear(); }
+  double operator()(const LinearGradWeight& /*sizes*/) const { return linear(); }
   double operator()(const Attention& sizes) const { return attention(sizes, 2, 6); }
   double operator()(const AttentionGrad& sizes) const { return attention(sizes.forward, 5, 10); }
 

@@ -69,6 +69,22 @@ std::vector<TensorShard> shards_of(const ModelConfig& model, const Slice& slice,
   return shards;
 }
 
+HeldElements::HeldElements(const ModelConfig& model, const TensorParallel& parallel) {
+  const auto sum = [&](const Slice& slice) {
+    std::int64_t elements = 0;
+    for (const TensorShard& shard : shards_of(model, slice, parallel)) {
+      elements += shard.count;
+    }
+    return elements;
+  };
+  layer_ = sum({0, 1, false, false});
+  for (const bool embedding : {false, true}) {
+    for (const bool head : {false, true}) {
+      ends_[embedding ? 1 : 0][head ? 1 : 0] = sum({0, 0, embedding, head});
+    }
+  }
+}
+
 IndexRange vocabulary_of(const ModelConfig& model, const TensorParallel& parallel) {
   return part_of(model.vocab_size, parallel.width, parallel.place);
 }

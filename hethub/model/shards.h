@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -44,6 +45,22 @@ struct TensorShard {
 /// What a rank holds of a slice, in the order in which it stores it.
 std::vector<TensorShard> shards_of(const ModelConfig& model, const Slice& slice,
                                    const TensorParallel& parallel);
+
+/// How many elements a rank of a model's tensor-parallel groups holds, by slice: sums of shards_of.
+class HeldElements {
+ public:
+  HeldElements() = default;
+  explicit HeldElements(const ModelConfig& model, const TensorParallel& parallel = {});
+
+  /// The sum over shards_of the slice: layers are alike in it.
+  std::int64_t of(const Slice& slice) const {
+    return slice.layers() * layer_ + ends_[slice.embedding ? 1 : 0][slice.head ? 1 : 0];
+  }
+
+ private:
+  std::int64_t layer_ = 0;
+  std::array<std::array<std::int64_t, 2>, 2> ends_ = {};  // by embedding and head
+};
 
 /// The rows of the vocabulary that a rank of the group holds.
 IndexRange vocabulary_of(const ModelConfig& model, const TensorParallel& parallel);

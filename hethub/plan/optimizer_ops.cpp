@@ -30,16 +30,10 @@ std::vector<OwnedSlice> owned_slices(const std::vector<Segment>& segments,
   return owned;
 }
 
-OptimizerOps optimizer_ops(const std::vector<Segment>& segments, const std::vector<Holding>& held) {
+OptimizerOps optimizer_ops(const std::vector<OwnedSlice>& owned, std::int64_t elements,
+                           bool mixes) {
   OptimizerOps ops;
-  std::int64_t elements = 0;
-  bool mixes = false;
-  for (const Holding& holding : held) {
-    const Segment& segment = segments.at(static_cast<std::size_t>(holding.segment));
-    elements += segment.elements;
-    mixes = mixes || segment.ranks.size() > 1;
-  }
-  for (const OwnedSlice& slice : owned_slices(segments, held)) {
+  for (const OwnedSlice& slice : owned) {
     const std::string& name = slice.tensor.name;
     ops.norms.push_back({"norm " + name, DType::kF32, SumSquares{slice.count}});
     ops.updates.push_back({"adamw " + name, DType::kF32,
@@ -48,6 +42,17 @@ OptimizerOps optimizer_ops(const std::vector<Segment>& segments, const std::vect
   if (mixes) ops.check = Op{"check gradients", DType::kF32, SumSquares{elements}};
   ops.zero = {"zero gradients", DType::kF32, Fill{.count = elements, .value = 0}};
   return ops;
+}
+
+OptimizerOps optimizer_ops(const std::vector<Segment>& segments, const std::vector<Holding>& held) {
+  std::int64_t elements = 0;
+  bool mixes = false;
+  for (const Holding& holding : held) {
+    const Segment& segment = segments.at(static_cast<std::size_t>(holding.segment));
+    elements += segment.elements;
+    mixes = mixes || segment.ranks.size() > 1;
+  }
+  return optimizer_ops(owned_slices(segments, held), elements, mixes);
 }
 
 }  // namespace hethub

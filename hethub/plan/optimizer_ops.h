@@ -38,9 +38,20 @@ struct OptimizerOps {
   std::vector<Op> norms = {};    ///< kNormGradients: the sum of squares of each owned range
   std::vector<Op> updates = {};  ///< kUpdate: AdamW on each owned range
   Op zero = {};                  ///< then the flat gradients begin the next step as zeros
+
+  /// All that kUpdate runs, in order.
+  std::vector<Op> update() const {
+    std::vector<Op> all = updates;
+    all.push_back(zero);
+    return all;
+  }
 };
 
-/// The one builder of these ops: what is priced and what runs.
+/// The one builder of these ops: what is priced and what runs. A rank holds `elements` of
+/// gradients and owns `owned` of them; `mixes`: they are summed with others'.
+OptimizerOps optimizer_ops(const std::vector<OwnedSlice>& owned, std::int64_t elements, bool mixes);
+
+/// The same of a rank of a plan.
 OptimizerOps optimizer_ops(const std::vector<Segment>& segments, const std::vector<Holding>& held);
 
 }  // namespace hethub

@@ -6,6 +6,13 @@
 
 namespace hethub {
 
+void add_recompute(const RecomputeRange& range, DifferentiateOptions& options) {
+  for (int layer = range.layers.begin; layer < range.layers.end; ++layer) {
+    if (range.kind == Recompute::kFull) options.recompute_layers.insert(layer);
+    if (range.kind == Recompute::kSelective) options.selective_layers.insert(layer);
+  }
+}
+
 int Plan::world_size() const {
   int most = -1;
   for (const Pipeline& pipeline : pipelines) {
@@ -56,6 +63,10 @@ std::vector<int> positions_of(const Pipeline& pipeline, int stage) {
     if (stage_of_position(position, stages) == stage) positions.push_back(position);
   }
   return positions;
+}
+
+Slice slice_of(const ModelConfig& model, const LayerRange& layers) {
+  return {layers.begin, layers.end, layers.begin == 0, layers.end == model.layers};
 }
 
 Slice slice_of(const Plan& plan, const ModelConfig& model, int pipeline, int position) {

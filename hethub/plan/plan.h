@@ -6,6 +6,7 @@
 
 #include "hethub/model/config.h"
 #include "hethub/model/decoder.h"
+#include "hethub/program/differentiate.h"
 
 namespace hethub {
 
@@ -29,6 +30,9 @@ struct RecomputeRange {
 
   friend bool operator==(const RecomputeRange&, const RecomputeRange&) = default;
 };
+
+/// Adds the recompute of some layers to what `differentiate` is asked for.
+void add_recompute(const RecomputeRange& range, DifferentiateOptions& options);
 
 /// A slice of the model on ranks of one accelerator kind.
 struct Stage {
@@ -97,6 +101,9 @@ constexpr int range_of_position(int position, int stages) { return position / st
 
 /// The positions of a pipeline that a stage holds, one for each of its ranges of layers; ascending.
 std::vector<int> positions_of(const Pipeline& pipeline, int stage);
+
+/// Some layers with what goes with them: the embedding with layer 0, the head with the last.
+Slice slice_of(const ModelConfig& model, const LayerRange& layers);
 
 /// The part of the model at a position, embedding and head included.
 Slice slice_of(const Plan& plan, const ModelConfig& model, int pipeline, int position);

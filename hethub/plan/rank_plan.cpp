@@ -17,10 +17,7 @@ Program program_at(const Plan& plan, const ModelConfig& model, const RankPositio
                                   batch_shape(plan, at.pipeline));
   DifferentiateOptions options{.split = split};
   for (const RecomputeRange& range : plan.pipelines[at.pipeline].stages[at.stage].recompute) {
-    for (int layer = range.layers.begin; layer < range.layers.end; ++layer) {
-      if (range.kind == Recompute::kFull) options.recompute_layers.insert(layer);
-      if (range.kind == Recompute::kSelective) options.selective_layers.insert(layer);
-    }
+    add_recompute(range, options);
   }
   differentiate(program, options);
   return program;
@@ -28,14 +25,9 @@ Program program_at(const Plan& plan, const ModelConfig& model, const RankPositio
 
 class RankPlanner {
  public:
-  RankPlanner(const std::vector<Segment>& segments, RankPlan& rank)
+  RankPlanner(const std::vector<Segment>& segments, int world_size, RankPlan& rank)
       : segments_(segments), rank_(rank) {
-    for (std::size_t segment = 0; segment < segments.size(); ++segment) {
-      const auto& ranks = segments[segment].ranks;
-      const auto found = std::find(ranks.begin(), ranks.end(), rank.rank);
-      if (found == ranks.end()) continue;
-      held_.push_back({static_cast<int>(segment), static_cast<int>(found - ranks.begin())});
-    }
+    held_ = holdings_of(segments, world_size).at(rank.rank);
     owned_ = owned_slices(segments, held_);
     ops_ = optimizer_ops(segments, held_);
   }
@@ -219,7 +211,7 @@ RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
   for (const int position : made.positions) {
     made.programs.push_back(program_at(plan, model, at, position, schedule.splits_backward()));
   }
-  RankPlanner(segments, made).run(uses_of(schedule, at.stage), options);
+  RankPlanner(segments, plan.world_size(), made).run(uses_of(schedule, at.stage), options);
   return made;
 }
 

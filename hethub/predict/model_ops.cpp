@@ -26,19 +26,6 @@ void add(std::vector<ModelOps::Counted>& list, Op op) {
   }
 }
 
-// Sorts a phase's ops; in a backward phase the head comes first.
-ModelOps::Part sorted(const std::vector<Instruction>& phase, bool forwards, DType dtype) {
-  ModelOps::Part part;
-  bool met_layer = false;
-  for (const Instruction& instruction : phase) {
-    const bool in_layer = instruction.layer >= 0;
-    met_layer = met_layer || in_layer;
-    auto& list = in_layer ? part.layer : met_layer == forwards ? part.after : part.before;
-    add(list, in_dtype(instruction.op, dtype));
-  }
-  return part;
-}
-
 }  // namespace
 
 DType dtype_of(const PublishedRun& run) {
@@ -57,27 +44,28 @@ const ModelOps& ModelOpsCache::of(const PublishedRun& run) {
   if (found != kept_.end()) return found->second;
   ModelConfig one = model;
   one.layers = 1;
-  Program program = build_forward(
-      one, {0, 1, true, true},
-      {.sequences = run.micro_batch_size,
-       .sequence_length = run.sequence_length / run.context_parallel},
-      {.width = run.tensor_parallel,
-       .layout = run.tensor_parallel > 1 ? TensorLayout::kSplit : TensorLayout::kWhole});
+  one.windows.resize(1);
+  const BatchShape shape{.sequences = run.micro_batch_size,
+                         .sequence_length = run.sequence_length / run.context_parallel};
+  const TensorParallel parallel{
+      .width = run.tensor_parallel,
+      .layout = run.tensor_parallel > 1 ? TensorLayout::kSplit : TensorLayout::kWhole};
+  Program program = build_forward(one, slice_of(one, {0, 1}), shape, parallel);
   DifferentiateOptions options;
-  if (run.recompute == Recompute::kFull) options.recompute_layers.insert(0);
-  if (run.recompute == Recompute::kSelective) options.selective_layers.insert(0);
+  add_recompute({run.recompute, {0, 1}}, options);
   differentiate(program, options);
   const DType dtype = dtype_of(run);
-  ModelOps ops;
+  ModelOps ops{.held = HeldElements(one, parallel)};
   for (int phase = 0; phase < kPhases; ++phase) {
-    ops.phases[phase] = sorted(program.phase(static_cast<Phase>(phase)), phase == 0, dtype);
+    ops.phases[phase] = sorted_by_layer<ModelOps::Counts>(
+        program, static_cast<Phase>(phase), 1,
+        [&](ModelOps::Counts& part, const Instruction& instruction) {
+          add(part, in_dtype(instruction.op, dtype));
+        });
   }
-  for (const int value : program.values_of(ValueRole::kParameter)) {
-    const bool in_layer = program.values[value].name.find(".layers.") != std::string::npos;
-    const auto elements = static_cast<double>(program.values[value].spec.elements());
-    if (in_layer) ops.layer_parameters += elements;
-    if (program.values[value].name == "model.embed_tokens.weight") ops.table_parameters = elements;
-  }
+  TensorSpec sent = sent_spec(one, shape, parallel);
+  sent.dtype = dtype;
+  ops.sent_bytes = static_cast<double>(sent.bytes());
   return kept_[key] = std::move(ops);
 }
 

@@ -6,26 +6,25 @@
 #include <vector>
 
 #include "hethub/base/dtype.h"
+#include "hethub/model/shards.h"
 #include "hethub/op/op.h"
+#include "hethub/predict/pricing.h"
 #include "hethub/predict/published_run.h"
 #include "hethub/program/program.h"
 
 namespace hethub {
 
-/// The ops of one rank of a model, by phase and place: what its programs consist of.
+/// The ops of one rank of a model, by phase and layer: what its programs consist of.
 struct ModelOps {
   struct Counted {
     Op op = {};
     int times = 1;
   };
-  struct Part {
-    std::vector<Counted> before = {};  ///< of the embedding
-    std::vector<Counted> layer = {};   ///< of one layer
-    std::vector<Counted> after = {};   ///< of head and loss
-  };
-  std::array<Part, kPhases> phases = {};
-  double layer_parameters = 0;  ///< elements that one rank holds
-  double table_parameters = 0;  ///< of the embedding; of the head too, where it is another
+  using Counts = std::vector<Counted>;
+
+  std::array<LayerParts<Counts>, kPhases> phases = {};  ///< with one layer: all are alike
+  HeldElements held = {};
+  double sent_bytes = 0;  ///< of a micro-batch, from a stage to the next
 };
 
 /// The dtype that a run computes in.

@@ -52,23 +52,24 @@ ProgramCost price(const CostModel& costs, std::string_view kind,
 
 LayerCosts price_by_layer(const CostModel& costs, std::string_view kind, const Program& model,
                           Phase phase, int layers) {
-  LayerCosts all;
-  all.layers.resize(layers);
-  const bool forwards = phase == Phase::kForward;
-  bool met_layers = false;
   OpPrices prices(costs, kind);
-  for (const Instruction& instruction : model.phase(phase)) {
-    const OpCost cost = prices.of(instruction.op);
-    if (instruction.layer >= 0) {
-      all.layers.at(instruction.layer).add(cost);
-      met_layers = true;
-    } else if (met_layers == forwards) {
-      all.after.add(cost);
-    } else {
-      all.before.add(cost);
-    }
+  return sorted_by_layer<ProgramCost>(model, phase, layers,
+                                      [&](ProgramCost& part, const Instruction& instruction) {
+                                        part.add(prices.of(instruction.op));
+                                      });
+}
+
+PhaseSeconds::PhaseSeconds(const LayerParts<double>& parts)
+    : before_(parts.before), after_(parts.after) {
+  for (const double layer : parts.layers) {
+    sums_.push_back(sums_.back() + layer);
   }
-  return all;
+}
+
+TensorSpec sent_spec(const ModelConfig& model, const BatchShape& shape,
+                     const TensorParallel& parallel) {
+  const Program first = build_forward(model, {0, 1, true, false}, shape, parallel);
+  return first.values.at(first.sent_activation).spec;
 }
 
 }  // namespace hethub

@@ -100,9 +100,21 @@ std::vector<int> even_split(int total, int parts) {
   return split;
 }
 
-std::vector<int> stage_layers_of(const Json& row, const PublishedRun& run) {
+// Where embedding and head count as layers, the ends have one less.
+std::vector<int> virtual_split(int layers, int positions) {
+  std::vector<int> split = even_split(layers, positions);
+  if (layers % positions == 0 || (layers + 2) % positions != 0) return split;
+  split.assign(positions, (layers + 2) / positions);
+  --split.front();
+  --split.back();
+  return split;
+}
+
+// Blocks at each position.
+std::vector<int> split_of(const Json& row, const PublishedRun& run) {
   const int layers = run.model.layers;
   const int stages = run.pipeline_parallel;
+  if (run.virtual_stages > 1) return virtual_split(layers, stages * run.virtual_stages);
   if (row.contains("layer_split") && row["layer_split"].is_array()) {
     const auto units = row["layer_split"].get<std::vector<int>>();
     need(std::ssize(units) == stages, "its split has another number of stages");
@@ -121,6 +133,16 @@ std::vector<int> stage_layers_of(const Json& row, const PublishedRun& run) {
   std::vector<int> split(stages, most);
   split.back() = layers - most * (stages - 1);
   return split.back() >= 0 ? split : even_split(layers, stages);
+}
+
+std::vector<LayerRange> ranges_of(const std::vector<int>& split) {
+  std::vector<LayerRange> ranges;
+  int begin = 0;
+  for (const int layers : split) {
+    ranges.push_back({begin, begin + layers});
+    begin += layers;
+  }
+  return ranges;
 }
 
 // "Titan-RTX" and "TITAN-RTX-24GB" are one kind.
@@ -206,7 +228,7 @@ PublishedRun parse_row(const Json& row) {
                                                            run.micro_batch_size * run.data_parallel,
        "its batch does not divide by its replicas and micro-batches");
   read_devices(row, run);
-  run.stage_layers = stage_layers_of(row, run);
+  run.positions = ranges_of(split_of(row, run));
   run.node_bytes_per_s = number_or<double>(row["network"], "inter_Gbps_per_node", 0) * kGbps;
   const bool is_omni_path = word(row["network"], "derived").find("Omni-Path") != std::string::npos;
   if (is_omni_path) run.fabric = "omni-path";
@@ -243,7 +265,7 @@ PublishedRun parse_short_row(const Json& row) {
   need(run.micro_batches() >= 1 && run.world_size() == number<int>(row, "gpus"),
        "its ranks are not its devices");
   run.stage_kinds.assign(run.pipeline_parallel, {"A100-80GB-SXM"});
-  run.stage_layers = even_split(run.model.layers, run.pipeline_parallel);
+  run.positions = ranges_of(even_split(run.model.layers, run.pipeline_parallel));
   run.devices_per_node = 8;
   run.measured_s = number<double>(row, "step_time_s");
   run.family = text(run.model.hidden_size, ' ', run.model.layers, ' ', run.sequence_length);

@@ -36,7 +36,7 @@ struct PublishedRun {
   Recompute recompute = Recompute::kNone;
   std::string dtype = {};
   std::vector<std::vector<std::string>> stage_kinds = {};
-  std::vector<int> stage_layers = {};
+  std::vector<LayerRange> positions = {};  ///< the layers at each, as a Plan counts them
   int devices_per_node = 1;
   double node_bytes_per_s = 0;  ///< network ports of a node together; 0: the data sheet's
   std::string fabric = {};      ///< a name in Sheets::fabrics; "": none that is known
@@ -48,6 +48,9 @@ struct PublishedRun {
   int world_size() const {
     return tensor_parallel * pipeline_parallel * data_parallel * context_parallel;
   }
+  /// Ranks that hold the same parameters.
+  int replicas() const { return data_parallel * context_parallel; }
+
   int micro_batches() const {
     return static_cast<int>(global_batch / (std::int64_t{micro_batch_size} * data_parallel));
   }

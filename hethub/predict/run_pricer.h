@@ -1,20 +1,13 @@
 #pragma once
 
-#include <map>
 #include <string>
-#include <vector>
 
 #include "hethub/cluster/sheets.h"
 #include "hethub/predict/model_ops.h"
 #include "hethub/predict/published_run.h"
+#include "hethub/predict/run_stage.h"
 
 namespace hethub {
-
-/// Seconds of `rounds` rounds of a ring over alike ranks, each of which sends 1/ranks of `bytes` a
-/// round: p - 1 rounds for a reduce-scatter or an all-gather, 2(p - 1) for an all-reduce. Equal to
-/// the simulation of ring_reduce_scatter, ring_all_gather and ring_all_reduce where chunks are
-/// even, links alike and additions free.
-double ring_seconds(int rounds, int ranks, double bytes, const LinkRate& rate);
 
 /// Where a run's step goes, in seconds of its slowest rank.
 struct RunPrediction {
@@ -41,6 +34,7 @@ class RunPricer {
  private:
   const Sheets& sheets_;
   ModelOpsCache ops_ = {};
+  TrafficCache traffic_ = {};
 };
 
 }  // namespace hethub

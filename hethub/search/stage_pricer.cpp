@@ -39,22 +39,19 @@ Program StagePricer::program(int sequences, Recompute recompute) const {
   const BatchShape shape{.sequences = sequences, .sequence_length = sequence_length_};
   Program program = build_forward(distinct_, {0, distinct_.layers, true, true}, shape);
   DifferentiateOptions options;
-  for (int layer = 0; layer < distinct_.layers; ++layer) {
-    if (recompute == Recompute::kFull) options.recompute_layers.insert(layer);
-    if (recompute == Recompute::kSelective) options.selective_layers.insert(layer);
-  }
+  add_recompute({recompute, {0, distinct_.layers}}, options);
   differentiate(program, options);
   return program;
 }
 
-StagePricer::Prefix StagePricer::prefix_of(const std::string& kind, const Program& program,
-                                           Phase phase) const {
+PhaseSeconds StagePricer::phase_seconds(const std::string& kind, const Program& program,
+                                        Phase phase) const {
   const LayerCosts costs = price_by_layer(costs_, kind, program, phase, distinct_.layers);
-  Prefix prefix{.before = costs.before.seconds, .layers = {0}, .after = costs.after.seconds};
+  LayerParts<double> parts{.before = costs.before.seconds, .after = costs.after.seconds};
   for (const int sort : layer_sort_) {
-    prefix.layers.push_back(prefix.layers.back() + costs.layers[sort].seconds);
+    parts.layers.push_back(costs.layers[sort].seconds);
   }
-  return prefix;
+  return PhaseSeconds(parts);
 }
 
 const StagePricer::Table& StagePricer::table(const std::string& kind, int sequences) {
@@ -63,33 +60,30 @@ const StagePricer::Table& StagePricer::table(const std::string& kind, int sequen
   if (!is_new) return table;
   for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
     const Program made = program(sequences, recompute);
-    table.backward[static_cast<std::size_t>(recompute)] = prefix_of(kind, made, Phase::kBackward);
-    if (recompute == Recompute::kNone) table.forward = prefix_of(kind, made, Phase::kForward);
+    table.backward[static_cast<std::size_t>(recompute)] =
+        phase_seconds(kind, made, Phase::kBackward);
+    if (recompute == Recompute::kNone) table.forward = phase_seconds(kind, made, Phase::kForward);
   }
   const BatchShape shape{.sequences = sequences, .sequence_length = sequence_length_};
-  const Program first = build_forward(distinct_, {0, 1, true, false}, shape);
-  table.sent_bytes = static_cast<double>(first.values.at(first.sent_activation).spec.bytes());
+  table.sent_bytes = static_cast<double>(sent_spec(distinct_, shape).bytes());
   return table;
 }
 
 StageNumbers StagePricer::stage(const std::string& kind, int sequences, LayerRange range,
                                 const std::vector<RecomputeRange>& recompute) {
   const Table& costs = table(kind, sequences);
-  const double action = costs_.action_seconds(kind);
-  const bool last = range.end == model_.layers;
-  const auto sum = [&](const Prefix& prefix) {
-    return action + (range.begin == 0 ? prefix.before : 0) + prefix.layers[range.end] -
-           prefix.layers[range.begin] + (last ? prefix.after : 0);
+  const Slice slice = slice_of(model_, range);
+  const auto sum = [&](const PhaseSeconds& phase) {
+    return costs_.action_seconds(kind) + phase.of(slice);
   };
-  double backward = sum(costs.backward[0]);
+  const PhaseSeconds& kept = costs.backward[0];
+  double backward = sum(kept);
   for (const RecomputeRange& again : recompute) {
-    const Prefix& with = costs.backward[static_cast<std::size_t>(again.kind)];
-    for (int layer = again.layers.begin; layer < again.layers.end; ++layer) {
-      backward += with.layers[layer + 1] - with.layers[layer] -
-                  (costs.backward[0].layers[layer + 1] - costs.backward[0].layers[layer]);
-    }
+    const auto [begin, end] = again.layers;
+    backward += costs.backward[static_cast<std::size_t>(again.kind)].layers(begin, end) -
+                kept.layers(begin, end);
   }
-  StageNumbers numbers{.sent_bytes = last ? 0 : costs.sent_bytes};
+  StageNumbers numbers{.sent_bytes = slice.head ? 0 : costs.sent_bytes};
   numbers.phase_seconds[static_cast<std::size_t>(Phase::kForward)] = sum(costs.forward);
   numbers.phase_seconds[static_cast<std::size_t>(Phase::kBackward)] = backward;
   return numbers;
@@ -117,7 +111,7 @@ void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& se
     };
     numbers.check_seconds.push_back(ops.check ? seconds(kinds[rank], *ops.check) : 0);
     numbers.norm_seconds.push_back(sum(ops.norms));
-    numbers.update_seconds.push_back(sum(ops.updates) + seconds(kinds[rank], ops.zero));
+    numbers.update_seconds.push_back(sum(ops.update()));
   }
 }
 

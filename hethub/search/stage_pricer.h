@@ -54,19 +54,14 @@ class StagePricer {
   void add_optimizer(const Plan& plan, const std::vector<Segment>& segments, StepNumbers& numbers);
 
  private:
-  struct Prefix {
-    double before = 0;
-    std::vector<double> layers = {};  // seconds of the first n layers
-    double after = 0;
-  };
   struct Table {
-    Prefix forward = {};
-    std::array<Prefix, 3> backward = {};  // by Recompute of every layer
+    PhaseSeconds forward = {};
+    std::array<PhaseSeconds, 3> backward = {};  // by Recompute of every layer
     double sent_bytes = 0;
   };
 
   Program program(int sequences, Recompute recompute) const;
-  Prefix prefix_of(const std::string& kind, const Program& program, Phase phase) const;
+  PhaseSeconds phase_seconds(const std::string& kind, const Program& program, Phase phase) const;
   const Table& table(const std::string& kind, int sequences);
   double seconds(const std::string& kind, const Op& op);
 

@@ -129,6 +129,18 @@ TEST(Collective, ring_all_reduce_sends_the_textbooks_share_of_the_buffer) {
   }
 }
 
+TEST(Collective, traffic_counts_the_messages_and_the_share_of_the_data_that_a_rank_sends) {
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    const double parts = ranks;
+    const Traffic both = traffic_of(ring_all_reduce(ranks));
+    EXPECT_EQ(both.messages, 2 * (ranks - 1));
+    EXPECT_NEAR(both.share, 2 * (parts - 1) / parts, 1e-12);
+    EXPECT_NEAR(traffic_of(ring_all_gather(ranks)).share, (parts - 1) / parts, 1e-12);
+  }
+  EXPECT_EQ(traffic_of(tree_broadcast(8, 0)).messages, 3);
+  EXPECT_EQ(traffic_of(tree_broadcast(8, 0)).share, 3);
+}
+
 TEST(Collective, uneven_chunks_send_each_chunk_once_over_each_link_but_one) {
   const ChunkTable table = {7, 0, 30};
   // Reduce-scatter passes on every chunk but the rank's own; all-gather all but the next rank's.

@@ -109,6 +109,26 @@ TEST(Shards, of_a_group_hold_each_element_once_but_for_what_is_replicated) {
   }
 }
 
+TEST(HeldElements, are_those_of_the_slices_program) {
+  for (const bool tied : {false, true}) {
+    const ModelConfig model = small(tied);
+    for (const int width : {1, 2, 4}) {
+      const TensorParallel parallel{width, width - 1,
+                                    width > 1 ? TensorLayout::kSplit : TensorLayout::kWhole};
+      const HeldElements held(model, parallel);
+      for (const Slice& slice : {Slice{0, 5, true, true}, Slice{0, 2, true, false},
+                                 Slice{2, 4, false, false}, Slice{3, 5, false, true}}) {
+        const Program program = build_forward(model, slice, kShape, parallel);
+        std::int64_t elements = 0;
+        for (const int value : program.values_of(ValueRole::kParameter)) {
+          elements += program.values[value].spec.elements();
+        }
+        EXPECT_EQ(held.of(slice), elements) << "tied " << tied << " width " << width;
+      }
+    }
+  }
+}
+
 TEST(Shards, stored_transposed_start_as_the_same_model) {
   const ModelConfig model = small(false);
   for (const TensorShard& shard :

@@ -34,7 +34,7 @@ PublishedRun run_named(const PublishedRuns& runs, const std::string& id) {
   return {};
 }
 
-TEST(RingSeconds, equals_the_simulation_of_the_algorithms_that_run) {
+TEST(CollectiveSeconds, equals_the_simulation_of_the_algorithms_that_run) {
   const LinkRate rate{3e-6, 1e9};
   for (int ranks = 1; ranks <= 9; ++ranks) {
     const std::int64_t count = 5040 * 100;  // a multiple of every size
@@ -51,8 +51,7 @@ TEST(RingSeconds, equals_the_simulation_of_the_algorithms_that_run) {
       for (int rank = 0; rank < ranks; ++rank) {
         builder.take_part(call, rank);
       }
-      const int rounds = (ring.name == "ring_all_reduce" ? 2 : 1) * (ranks - 1);
-      const double expected = ring_seconds(rounds, ranks, 4.0 * count, rate);
+      const double expected = collective_seconds(traffic_of(ring), 4.0 * count, rate);
       EXPECT_NEAR(simulate(builder.step()).step_seconds, expected, 1e-9 + 1e-6 * expected)
           << ring.name << ' ' << ranks;
     }
@@ -78,11 +77,25 @@ TEST(PublishedRuns, parameters_are_those_of_the_published_model) {
   const Sheets sheets = known_sheets();
   const PublishedRuns runs = published();
   const PublishedRun run = run_named(runs, "seqsel-t5-22B-full");
-  EXPECT_EQ(run.stage_layers, std::vector<int>{48});
+  EXPECT_EQ(run.positions, (std::vector<LayerRange>{{0, 48}}));
   EXPECT_EQ(run.micro_batches(), 1);
   // 12 l h² + V h, less positions and biases.
   const double formula = 12.0 * 48 * 6144 * 6144 + 51200.0 * 6144;
   EXPECT_NEAR(static_cast<double>(parameter_count(run.model)), formula, 0.002 * formula);
+}
+
+TEST(PublishedRuns, layers_on_virtual_stages_are_shared_out_as_plans_do) {
+  const Json row = parse_json(R"([{"id": "a", "part": "p", "complete": true, "inconsistent": false,
+      "ep": null, "seq_len": 512, "global_batch": 8, "micro_batch": 1, "tp": 1, "pp": 4, "dp": 1,
+      "vp": 2, "recompute": "none", "dtype": "bf16", "network": {}, "notes": "", "date": "",
+      "model": {"gated_mlp": true, "vocab": 512, "hidden": 64, "ffn": 128, "layers": 22, "heads": 4},
+      "accelerators": [{"count": 4, "name": "A100-80GB-SXM"}], "measured": {"step_time_s": 1}}])",
+                              "runs.json");
+  const PublishedRuns runs = parse_published_runs(row, "runs.json");
+  ASSERT_EQ(runs.runs.size(), 1U) << runs.unpriced.at(0).why;
+  const std::vector<LayerRange> expected = {{0, 2},   {2, 5},   {5, 8},   {8, 11},
+                                            {11, 14}, {14, 17}, {17, 20}, {20, 22}};
+  EXPECT_EQ(runs.runs[0].positions, expected);
 }
 
 TEST(RunPricer, faster_hardware_never_makes_a_step_slower) {

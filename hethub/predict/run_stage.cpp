@@ -1,0 +1,144 @@
+#include "hethub/predict/run_stage.h"
+
+#include <algorithm>
+
+#include "hethub/cost/analytic.h"
+#include "hethub/plan/optimizer_ops.h"
+
+namespace hethub {
+namespace {
+
+// Latencies of a message in a collective. A collective library's own measurements on these links
+// are of this size; runs are too coarse to tell.
+constexpr double kLinkLatency = 3e-6;
+constexpr double kNetworkLatency = 8e-6;
+constexpr double kUnknownLink = 12e9;       // PCIe 3.0 with 16 lanes
+constexpr double kUnknownNetwork = 12.5e9;  // of a node: 100 Gb/s
+
+CollectiveOp collective_of(GroupKind kind) {
+  switch (kind) {
+    case GroupKind::kAllReduce:
+      return CollectiveOp::kAllReduce;
+    case GroupKind::kAllGather:
+      return CollectiveOp::kAllGather;
+    case GroupKind::kReduceScatter:
+      return CollectiveOp::kReduceScatter;
+    case GroupKind::kAllToAll:
+      break;
+  }
+  return CollectiveOp::kAllToAll;
+}
+
+bool is_attention(const Op& op) {
+  return std::holds_alternative<Attention>(op.body) ||
+         std::holds_alternative<AttentionGrad>(op.body);
+}
+
+// Norms and sums of whole rows, which sequence parallel shares out.
+bool is_whole(const Op& op) {
+  return std::holds_alternative<RmsNorm>(op.body) || std::holds_alternative<Add>(op.body) ||
+         std::holds_alternative<RmsNormGradInput>(op.body) ||
+         std::holds_alternative<RmsNormGradGain>(op.body);
+}
+
+}  // namespace
+
+double collective_seconds(const Traffic& traffic, double bytes, const LinkRate& rate) {
+  const double latency = rate.seconds(0);
+  return traffic.messages * latency + traffic.share * (rate.seconds(bytes) - latency);
+}
+
+const Traffic& TrafficCache::of(CollectiveOp op, int ranks) {
+  const auto [place, is_new] = kept_.try_emplace({op, ranks});
+  if (is_new) {
+    place->second =
+        traffic_of(chosen_algorithm(training_choices(), {.op = op, .world_size = ranks}));
+  }
+  return place->second;
+}
+
+RunStage::RunStage(const PublishedRun& run, const Software& software, const Sheets& sheets,
+                   const std::string& kind, TrafficCache& traffic)
+    : run_(run),
+      software_(software),
+      sheet_(*sheets.find(kind)),
+      traffic_(traffic),
+      peak_(product_peak(sheet_.kind, dtype_of(run))) {
+  const EfficiencyClass& known = sheets.classes.at(sheet_.efficiency_class);
+  const double link = sheet_.link_bytes_per_s > 0 ? sheet_.link_bytes_per_s : kUnknownLink;
+  link_ = known.link * (run.link_bytes_per_s > 0 ? std::min(run.link_bytes_per_s, link) : link);
+  double network = run.node_bytes_per_s;
+  if (network <= 0) network = sheet_.network_bytes_per_s_of_node;
+  if (network <= 0) network = kUnknownNetwork;
+  const auto fabric = sheets.fabrics.find(run.fabric);
+  if (fabric != sheets.fabrics.end()) network *= fabric->second;
+  network_ = network * known.network;
+}
+
+double RunStage::seconds(const ModelOps::Counts& ops) const {
+  double sum = 0;
+  for (const ModelOps::Counted& one : ops) {
+    sum += one.times * op_seconds(one.op);
+  }
+  return sum;
+}
+
+PhaseSeconds RunStage::phase_seconds(const ModelOps& ops, Phase phase) const {
+  const LayerParts<ModelOps::Counts>& parts = ops.phases[static_cast<std::size_t>(phase)];
+  const double layer = seconds(parts.layers.front());
+  return PhaseSeconds({.before = seconds(parts.before),
+                       .layers = std::vector<double>(run_.model.layers, layer),
+                       .after = seconds(parts.after)});
+}
+
+double RunStage::optimizer_seconds(std::int64_t held, int owners) const {
+  const std::int64_t owned = held / owners;
+  const ModelTensor all{.name = "parameters", .shape = {1, owned}};
+  const OptimizerOps ops = optimizer_ops({{all, 0, owned}}, held, run_.replicas() > 1);
+  double sum = ops.check ? analytic(*ops.check) : 0;
+  for (const Op& op : ops.norms) {
+    sum += analytic(op);
+  }
+  for (const Op& op : ops.update()) {
+    sum += analytic(op);
+  }
+  return sum;
+}
+
+LinkRate RunStage::group_rate(int ranks, int stride) const {
+  const int of_node = std::max(1, std::min(ranks, run_.devices_per_node / stride));
+  if (ranks <= of_node) return {kLinkLatency, link_};
+  const double share = network_ * of_node / run_.devices_per_node;
+  return {kNetworkLatency, std::min(link_, share)};
+}
+
+LinkRate RunStage::send_rate() const {
+  const int stage = run_.world_size() / run_.pipeline_parallel;
+  if (run_.world_size() <= run_.devices_per_node) return {kLinkLatency, link_};
+  if (stage * 2 <= run_.devices_per_node) return {kLinkLatency, link_};
+  return {kNetworkLatency, std::min(link_, network_ / run_.devices_per_node)};
+}
+
+double RunStage::analytic(const Op& op) const {
+  return analytic_seconds(sheet_.kind, peak_, op, software_.attention);
+}
+
+double RunStage::op_seconds(const Op& op) const {
+  if (const auto* group = std::get_if<GroupStart>(&op.body)) return group_seconds(*group, op);
+  if (std::holds_alternative<GroupWait>(op.body)) return 0;
+  const double own = analytic(op);
+  if (run_.sequence_parallel && is_whole(op)) return own / run_.tensor_parallel;
+  // Each rank has 1/n of the rows, and they see all: n times the pairs of so short a sequence.
+  if (is_attention(op)) return own * run_.context_parallel;
+  return own;
+}
+
+double RunStage::group_seconds(const GroupStart& group, const Op& op) const {
+  const auto bytes =
+      static_cast<double>(std::max(group.in_count, group.out_count) * size_of(op.dtype));
+  return std::max(kind().efficiency.launch_s,
+                  collective_seconds(collective_of(group.kind), group.ranks, bytes,
+                                     group_rate(group.ranks, 1)));
+}
+
+}  // namespace hethub
