@@ -18,6 +18,7 @@
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
 #include "hethub/collective/tuning.h"
+#include "hethub/comm/launch_environment.h"
 #include "hethub/comm/rendezvous.h"
 #include "hethub/launch/launch.h"
 

@@ -15,6 +15,7 @@
 #include "hethub/base/json.h"
 #include "hethub/base/text.h"
 #include "hethub/cluster/cluster_file.h"
+#include "hethub/comm/tcp/interfaces.h"
 
 namespace hethub {
 namespace {
@@ -22,6 +23,8 @@ namespace {
 struct DevicesArguments {
   std::string cluster = {};                // the file to write
   std::vector<std::string> backends = {};  // all if empty
+  std::string interfaces = {};             // a list, as --iface has it
+  bool net = false;
 };
 
 // Those of the list, if there is one.
@@ -134,7 +137,33 @@ void write_cluster_file(const std::vector<FoundDevice>& devices, const std::stri
   write_cluster(cluster_of_machine(host.data(), found), file);
 }
 
+// The interfaces of this host, and which address other hosts would be told.
+int print_net(const std::string& list, bool json) {
+  const std::vector<InterfaceAddress> all = interface_addresses();
+  const InterfaceAddress chosen = chosen_address(all, list);
+  if (json) {
+    Json rows = Json::array();
+    for (const InterfaceAddress& one : all) {
+      rows.push_back({{"interface", one.interface},
+                      {"address", one.address},
+                      {"loopback", one.loopback},
+                      {"link_local", one.link_local},
+                      {"running", one.running},
+                      {"admitted", admits(list, one.interface)}});
+    }
+    std::cout << Json({{"interfaces", rows},
+                       {"chosen", {{"interface", chosen.interface}, {"address", chosen.address}}}})
+                     .dump(2)
+              << '\n';
+    return 0;
+  }
+  std::cout << "interfaces: " << describe(all) << "\nchosen: " << chosen.interface << ' '
+            << chosen.address << '\n';
+  return 0;
+}
+
 int run_devices(const DevicesArguments& arguments, bool json) {
+  if (arguments.net) return print_net(arguments.interfaces, json);
   const std::vector<FoundDevice> devices = chosen(find_devices(), arguments.backends);
   if (!arguments.cluster.empty()) write_cluster_file(devices, arguments.cluster);
   const Host host = read_host();
@@ -152,10 +181,15 @@ int run_devices(const DevicesArguments& arguments, bool json) {
 
 void add_devices(CLI::App& app, VerbCall& call) {
   CLI::App& command = *app.add_subcommand("devices", "say which accelerators are here");
-  command.footer("Example:\n  hethub devices --cluster cluster.json");
+  command.footer(
+      "Examples:\n  hethub devices --cluster cluster.json\n  hethub devices --net --iface "
+      "^docker0");
   const auto arguments = std::make_shared<DevicesArguments>();
   command.add_option("--cluster", arguments->cluster, "write what is here as a cluster file");
   command.add_option("--backends", arguments->backends, "only these; default: all")->delimiter(',');
+  command.add_flag("--net", arguments->net)
+      ->description("say which address ranks on other hosts would be told");
+  command.add_option("--iface", arguments->interfaces, "for --net: eth0,ib0 or all but ^docker0");
   on_chosen(command, call, "devices", arguments, run_devices);
 }
 

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -16,6 +17,8 @@
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
 #include "hethub/base/json.h"
+#include "hethub/comm/host_list.h"
+#include "hethub/comm/launch_environment.h"
 #include "hethub/plan/plan_file.h"
 
 namespace hethub {
@@ -29,6 +32,8 @@ struct LaunchArguments {
   std::string cores = {};
   std::vector<int> ranks = {};
   double grace_s = 5;
+  bool print_hosts = false;
+  std::optional<std::string> nodelist = {};
   std::vector<std::string> command = {};
 };
 
@@ -143,7 +148,29 @@ Json json_of(const LaunchResult& result) {
   return json;
 }
 
+// The hosts of --nodelist, or of the Slurm job that this is in.
+int print_hosts(const LaunchArguments& arguments, bool json) {
+  const std::string here = process_environment()("SLURM_JOB_NODELIST").value_or("");
+  const std::vector<std::string> hosts = expand_host_list(arguments.nodelist.value_or(here));
+  if (json) std::cout << Json(hosts).dump() << '\n';
+  for (std::size_t host = 0; host < hosts.size() && !json; ++host) {
+    std::cout << hosts[host] << '\n';
+  }
+  return 0;
+}
+
+void require_given(bool given, const char* option) {
+  if (given) return;
+  throw Error(ErrorCode::kUsage, {.what = text("launch: ", option),
+                                  .found = "nothing",
+                                  .expected = "one",
+                                  .fix = "see hethub launch --help"});
+}
+
 int run_launch(const LaunchArguments& arguments, bool json) {
+  if (arguments.print_hosts) return print_hosts(arguments, json);
+  require_given(!arguments.plan.empty(), "--plan");
+  require_given(!arguments.command.empty(), "the verb that each rank runs, after --");
   const Plan plan = read_plan(arguments.plan);
   LaunchOptions options{.ranks = commands_of(arguments, plan),
                         .world_size = plan.world_size(),
@@ -178,7 +205,7 @@ int run_launch(const LaunchArguments& arguments, bool json) {
 void add_launch(CLI::App& app, VerbCall& call) {
   CLI::App& command = *app.add_subcommand("launch", "start this host's ranks and watch them");
   const auto arguments = std::make_shared<LaunchArguments>();
-  command.add_option("--plan", arguments->plan, "the plan file; one rank a process")->required();
+  command.add_option("--plan", arguments->plan, "the plan file; one rank a process");
   command.add_option("--log-dir", arguments->log_dir, "each rank's output goes to DIR/rank-N.log");
   command.add_option("--port", arguments->port, "where rank 0 listens; default: one that is free")
       ->check(CLI::Range(1, 65535));
@@ -194,9 +221,12 @@ void add_launch(CLI::App& app, VerbCall& call) {
       .add_option("--grace", arguments->grace_s,
                   "seconds that the others have to end after the first failure")
       ->capture_default_str();
-  command
-      .add_option("command", arguments->command, "the verb that each rank runs, and its arguments")
-      ->required();
+  command.add_option("command", arguments->command,
+                     "the verb that each rank runs, and its arguments");
+  command.add_flag("--print-hosts", arguments->print_hosts)
+      ->description("print the hosts of --nodelist and start nothing");
+  command.add_option("--nodelist", arguments->nodelist,
+                     "hosts as Slurm lists them; default: SLURM_JOB_NODELIST");
   command.footer(
       "Examples: hethub launch --plan plan.json --log-dir logs -- train --model config.json "
       "--data corpus --steps 100\n"

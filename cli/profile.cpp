@@ -16,6 +16,7 @@
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
 #include "hethub/cluster/cluster_file.h"
+#include "hethub/comm/launch_environment.h"
 #include "hethub/comm/rendezvous.h"
 #include "hethub/comm/tags.h"
 #include "hethub/cost/costs_file.h"

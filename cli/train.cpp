@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "cli/meeting.h"
 #include "cli/train_setup.h"
 #include "cli/verb.h"
 #include "hethub/base/clock.h"
@@ -32,7 +33,7 @@ struct Options {
   std::string trace = {};
   std::vector<std::string> inject = {};
   double held_out_fraction = 0.02;
-  double rendezvous_timeout_s = 120;
+  MeetingOptions meeting = {};
   double progress_seconds = -1;  // between lines; -1: every step on a terminal, else every 10 s
   bool dry_run = false;
   BackendOptions device = {};
@@ -245,13 +246,12 @@ int run(const Options& options, bool json) {
   const TrainOptions train = complete(options);
   if (options.dry_run) return dry_run(options, train);
   require_valid(train.plan, train.model);
-  RendezvousOptions meeting = rendezvous_from_environment(process_environment());
+  RendezvousOptions meeting = meeting_of(options.meeting);
   require_ranks(train.plan, meeting.world_size);
   // Of the other ranks' hosts this build knows nothing.
   require_backends({train.plan.kind_of_rank().at(static_cast<std::size_t>(meeting.rank))},
                    options.cluster);
   meeting.plan_hash = plan_hash(train.plan);
-  meeting.timeout_s = options.rendezvous_timeout_s;
   const auto messenger = join_world(meeting);
   try {
     train_rank(options, train, *messenger, json);
@@ -324,11 +324,11 @@ void add_train(CLI::App& app, VerbCall& call) {
   verb.add_option("--timeout", options->train.timeout_s, "seconds that a peer may take")
       ->check(CLI::Range(0.1, 1e7))
       ->capture_default_str();
-  verb.add_option("--rendezvous-timeout", options->rendezvous_timeout_s)->capture_default_str();
   verb.add_option("--inject", options->inject, "faults, for tests");
   verb.add_flag("--dry-run", options->dry_run)->description("check everything, run nothing");
   add_state(verb, options->train);
   add_optimizer(verb, options->train.optimizer);
+  add_meeting(verb, options->meeting);
   on_chosen(verb, call, "train", std::move(options), run);
 }
 

@@ -8,6 +8,7 @@
 #include "cli/verb.h"
 #include "cli/verify_table.h"
 #include "hethub/base/error.h"
+#include "hethub/comm/launch_environment.h"
 #include "hethub/comm/rendezvous.h"
 #include "hethub/data/fixed_batches.h"
 #include "hethub/launch/launch.h"
@@ -131,8 +132,8 @@ FoundNumbers run_steps(const Options& options, const Job& job, Messenger& messen
 }
 
 int run_rank(const Options& options, const Job& job, bool json) {
-  RendezvousOptions meeting = rendezvous_from_environment(process_environment());
-  if (!options.is_rank) meeting = {};
+  RendezvousOptions meeting;
+  if (options.is_rank) meeting = rendezvous_from_environment(process_environment());
   meeting.plan_hash = plan_hash(job.plan);
   const auto messenger = join_world(meeting);
   try {

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -15,53 +13,15 @@
 #include <unistd.h>
 
 #include "hethub/base/error.h"
-#include "hethub/base/files.h"
 #include "hethub/comm/handshake.h"
 #include "hethub/comm/shm/shm_wire.h"
 #include "hethub/comm/tags.h"
+#include "hethub/comm/tcp/interfaces.h"
 #include "hethub/comm/tcp/socket.h"
 #include "hethub/comm/tcp/tcp_wire.h"
 
 namespace hethub {
 namespace {
-
-// ---- the environment ----------------------------------------------------------------------------
-
-constexpr std::array<const char*, 4> kVariables = {"RANK", "WORLD_SIZE", "MASTER_ADDR",
-                                                   "MASTER_PORT"};
-
-int number_of(const Environment& environment, const std::string& name, int least, int most) {
-  const std::string value = environment(name).value_or("");
-  int number = 0;
-  const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (failed != std::errc() || end != value.data() + value.size() || number < least ||
-      number > most) {
-    throw Error(ErrorCode::kInvalidConfig, {.what = text("environment variable ", name),
-                                            .found = text("'", value, "'"),
-                                            .expected = text("a number from ", least, " to ", most),
-                                            .fix = "let torchrun or `hethub launch` set it"});
-  }
-  return number;
-}
-
-std::string secret_of(const Environment& environment) {
-  const auto secret = environment("HETHUB_SECRET");
-  const auto file = environment("HETHUB_SECRET_FILE");
-  if (secret && !secret->empty()) return *secret;
-  std::string read = file ? read_file(*file) : "";
-  while (!read.empty() && (read.back() == '\n' || read.back() == '\r')) {
-    read.pop_back();
-  }
-  if (read.empty()) {
-    throw Error(ErrorCode::kInvalidConfig,
-                {.what = "environment variables HETHUB_SECRET and HETHUB_SECRET_FILE",
-                 .found = "no secret",
-                 .expected = "one of them, alike on all ranks",
-                 .fix = "put 32 random bytes (openssl rand -hex 32) in a file that only you may "
-                        "read, and name it in HETHUB_SECRET_FILE"});
-  }
-  return read;
-}
 
 // ---- meeting ------------------------------------------------------------------------------------
 
@@ -87,6 +47,65 @@ struct Meeting {
   std::vector<Descriptor> sockets = {};  // to all ranks
 };
 
+bool several_hosts(const RendezvousOptions& options) {
+  const std::string& name = options.master_address;
+  return options.several_hosts.value_or(name != "localhost" && !is_loopback(name));
+}
+
+// A host's own name often stands for 127.0.1.1 in its /etc/hosts, where no other host reaches it.
+bool resolves_to_loopback(const std::string& host) {
+  const std::vector<std::string> addresses = addresses_of(host);
+  return std::all_of(addresses.begin(), addresses.end(), is_loopback);
+}
+
+// Where rank 0 listens: at the master's address, unless other hosts could not reach that.
+std::string listening_address(const RendezvousOptions& options) {
+  if (!several_hosts(options)) return options.master_address;
+  const std::vector<InterfaceAddress> all = interface_addresses();
+  if (resolves_to_loopback(options.master_address)) {
+    return chosen_address(all, options.interfaces).address;
+  }
+  if (options.interfaces.empty()) return options.master_address;
+  const std::vector<InterfaceAddress> admitted = reachable_addresses(all, options.interfaces);
+  for (const std::string& address : addresses_of(options.master_address)) {
+    for (const InterfaceAddress& one : admitted) {
+      if (one.address == address) return address;
+    }
+  }
+  return chosen_address(all, options.interfaces).address;
+}
+
+// How a rank reaches rank 0. A name that stands for loopback here is this host's own or nobody's:
+// then rank 0, if it is here, listens at one of the host's other addresses.
+Dialling way_to_master(const RendezvousOptions& options) {
+  Dialling way{.hosts = {options.master_address}, .port = options.master_port};
+  if (!several_hosts(options)) return way;
+  const std::vector<InterfaceAddress> all = interface_addresses();
+  const std::vector<InterfaceAddress> mine = reachable_addresses(all, options.interfaces);
+  if (!options.interfaces.empty()) {
+    if (mine.empty()) chosen_address(all, options.interfaces);  // says why there is none
+    for (const InterfaceAddress& one : mine) {
+      way.from.push_back(one.address);
+    }
+  }
+  if (!resolves_to_loopback(options.master_address)) return way;
+  way.note = text(" (", options.master_address, " is ", addresses_of(options.master_address)[0],
+                  " in this host's /etc/hosts, which other hosts cannot reach; this host has ",
+                  describe(all), ")");
+  for (const InterfaceAddress& one : mine) {
+    way.hosts.push_back(one.address);
+  }
+  return way;
+}
+
+// What the others may dial: the interface that leads to the master.
+std::string advertised_address(const RendezvousOptions& options, int master) {
+  const std::string address = local_address(master).host;
+  const bool reachable = !is_loopback(address) && address.find('%') == std::string::npos;
+  if (reachable || !several_hosts(options)) return address;
+  return chosen_address(interface_addresses(), options.interfaces).address;
+}
+
 // What rank 0 tells the others when it has met all, or has given up.
 struct Outcome {
   std::int32_t code = -1;  // of the Error, or -1
@@ -108,7 +127,7 @@ std::string name_of_rank(const Meeting& meeting, int rank) {
 
 void meet_as_master(Meeting& meeting) {
   const RendezvousOptions& options = meeting.options;
-  const Descriptor listener = listen_at(options.master_address, options.master_port);
+  const Descriptor listener = listen_at(listening_address(options), options.master_port);
   std::map<int, MetPeer> met;
   try {
     answer_peers(listener.get(), meeting.credentials, meeting.mine, 1, meeting.deadline, met);
@@ -161,7 +180,7 @@ void receive_table(Meeting& meeting, int socket) {
 
 // Introduces this rank on `socket`. A flood of strangers can push a connection out before it is
 // answered: then it is dialled again, until the deadline or until nobody listens there any more.
-Descriptor introduced(Descriptor socket, const Meeting& meeting, const SocketAddress& at,
+Descriptor introduced(Descriptor socket, const Meeting& meeting, const Dialling& way,
                       const std::string& whom) {
   for (;;) {
     try {
@@ -172,7 +191,7 @@ Descriptor introduced(Descriptor socket, const Meeting& meeting, const SocketAdd
       // What is no rank may end each connection at once: it is not called without pause.
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       try {
-        socket = connect_to(at.host, at.port, std::min(meeting.deadline, after_seconds(1)));
+        socket = connect_to(way, std::min(meeting.deadline, after_seconds(1)));
       } catch (const Error&) {
         throw pushed_out;  // what ended the connection says more than that nobody listens now
       }
@@ -182,23 +201,23 @@ Descriptor introduced(Descriptor socket, const Meeting& meeting, const SocketAdd
 
 void meet_as_member(Meeting& meeting) {
   const RendezvousOptions& options = meeting.options;
-  Descriptor master = connect_to(options.master_address, options.master_port, meeting.deadline);
-  // The interface that leads to the master is the one the others reach.
-  const std::string address = local_address(master.get()).host;
+  const Dialling to_master = way_to_master(options);
+  Descriptor master = connect_to(to_master, meeting.deadline);
+  const std::string address = advertised_address(options, master.get());
   const Descriptor listener = listen_at(address, 0);
   meeting.mine.port = local_address(listener.get()).port;
   set_field(meeting.mine.address, address);
-  master = introduced(std::move(master), meeting,
-                      {.host = options.master_address, .port = options.master_port},
+  master = introduced(std::move(master), meeting, to_master,
                       text("rank 0 at ", options.master_address, " port ", options.master_port));
   receive_table(meeting, master.get());
   meeting.sockets[0] = std::move(master);
   // Lower ranks are dialled, higher ones answered: the kernel keeps the calls of the latter.
   for (int rank = 1; rank < options.rank; ++rank) {
     const Introduction& peer = meeting.table[static_cast<std::size_t>(rank)];
-    const SocketAddress at = {.host = text_in(peer.address), .port = peer.port};
-    meeting.sockets[static_cast<std::size_t>(rank)] = introduced(
-        connect_to(at.host, at.port, meeting.deadline), meeting, at, name_of_rank(meeting, rank));
+    const Dialling way = {
+        .hosts = {text_in(peer.address)}, .port = peer.port, .from = to_master.from};
+    meeting.sockets[static_cast<std::size_t>(rank)] =
+        introduced(connect_to(way, meeting.deadline), meeting, way, name_of_rank(meeting, rank));
   }
   std::map<int, MetPeer> met;
   answer_peers(listener.get(), meeting.credentials, meeting.mine, options.rank + 1,
@@ -326,49 +345,6 @@ void check_options(const RendezvousOptions& options) {
 }
 
 }  // namespace
-
-Environment process_environment() {
-  return [](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    if (value == nullptr) return std::nullopt;
-    return value;
-  };
-}
-
-RendezvousOptions rendezvous_from_environment(const Environment& environment) {
-  std::string set;
-  std::string missing;
-  for (const char* name : kVariables) {
-    std::string& list = environment(name) ? set : missing;
-    list += text(list.empty() ? "" : ", ", name);
-  }
-  RendezvousOptions options;
-  if (set.empty()) return options;
-  if (!missing.empty()) {
-    throw Error(ErrorCode::kInvalidConfig,
-                {.what = "environment variables of the launcher",
-                 .found = text(set, " without ", missing),
-                 .expected = "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, all or none",
-                 .fix = "let torchrun or `hethub launch` set them"});
-  }
-  options.world_size = number_of(environment, "WORLD_SIZE", 1, 1'000'000);
-  options.rank = number_of(environment, "RANK", 0, 1'000'000);
-  if (options.rank >= options.world_size) {
-    throw Error(ErrorCode::kInvalidConfig,
-                {.what = "environment variables RANK and WORLD_SIZE",
-                 .found = text("RANK=", options.rank, " WORLD_SIZE=", options.world_size),
-                 .expected = "RANK below WORLD_SIZE",
-                 .fix = "let torchrun or `hethub launch` set them"});
-  }
-  options.local_rank = options.rank;
-  if (environment("LOCAL_RANK")) {
-    options.local_rank = number_of(environment, "LOCAL_RANK", 0, 1'000'000);
-  }
-  options.master_address = *environment("MASTER_ADDR");
-  options.master_port = number_of(environment, "MASTER_PORT", 1, 65535);
-  if (options.world_size > 1) options.secret = secret_of(environment);
-  return options;
-}
 
 std::unique_ptr<Messenger> join_world(const RendezvousOptions& options) {
   check_options(options);

@@ -149,15 +149,27 @@ class Launch {
                                               .fix = "choose another --log-dir"});
       }
     }
-    const Variables variables = {{"RANK", std::to_string(command.rank)},
-                                 {"WORLD_SIZE", std::to_string(world_size())},
-                                 {"LOCAL_RANK", std::to_string(local)},
-                                 {"LOCAL_WORLD_SIZE", std::to_string(options_.ranks.size())},
-                                 {"MASTER_ADDR", options_.master_address},
-                                 {"MASTER_PORT", std::to_string(result_.master_port)},
-                                 {"HETHUB_SECRET", secret}};
-    running_.push_back(
-        {.command = command, .child = start_child(command, variables), .log = std::move(log)});
+    running_.push_back({.command = command,
+                        .child = start_child(command, variables_of(local, secret)),
+                        .log = std::move(log)});
+  }
+
+  // Under torchrun's names for any program, and under our own, which go before whatever another
+  // launcher has left in this process's environment.
+  Variables variables_of(std::size_t local, const std::string& secret) const {
+    Variables variables = {{"HETHUB_SECRET", secret}};
+    for (const char* prefix : {"", "HETHUB_"}) {
+      const auto set = [&](const char* name, const std::string& value) {
+        variables[std::string(prefix) + name] = value;
+      };
+      set("RANK", std::to_string(options_.ranks[local].rank));
+      set("WORLD_SIZE", std::to_string(world_size()));
+      set("LOCAL_RANK", std::to_string(local));
+      set("LOCAL_WORLD_SIZE", std::to_string(options_.ranks.size()));
+      set("MASTER_ADDR", options_.master_address);
+      set("MASTER_PORT", std::to_string(result_.master_port));
+    }
+    return variables;
   }
 
   bool all_ended() const { return result_.ends.size() == running_.size(); }

@@ -57,7 +57,8 @@ struct LaunchResult {
   std::optional<RankEnd> first_failure = {};
 };
 
-/// Starts the ranks with torchrun's variables and HETHUB_SECRET in their environment, passes on
+/// Starts the ranks with torchrun's variables, the same under HETHUB_ names, and HETHUB_SECRET in
+/// their environment, passes on
 /// their output and the signals SIGINT and SIGTERM, and returns when all have ended. When one
 /// fails, the others are ended. Each rank is a process group of its own; none outlives the
 /// launcher, however it ends.

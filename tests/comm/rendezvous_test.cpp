@@ -241,56 +241,14 @@ TEST(Rendezvous, a_port_in_use_is_refused_at_once_and_its_owner_named) {
   expect_contains(said, text("port ", port, " on 127.0.0.1, found in use by pid ", ::getpid()));
 }
 
-Environment environment_of(std::map<std::string, std::string> variables) {
-  return [variables](const std::string& name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    if (found == variables.end()) return std::nullopt;
-    return found->second;
-  };
-}
-
-TEST(Rendezvous, reads_torchruns_environment) {
-  const RendezvousOptions options =
-      rendezvous_from_environment(environment_of({{"RANK", "3"},
-                                                  {"WORLD_SIZE", "4"},
-                                                  {"LOCAL_RANK", "1"},
-                                                  {"MASTER_ADDR", "node0"},
-                                                  {"MASTER_PORT", "29500"},
-                                                  {"HETHUB_SECRET", "s"}}));
-  EXPECT_EQ(options.rank, 3);
-  EXPECT_EQ(options.world_size, 4);
-  EXPECT_EQ(options.local_rank, 1);
-  EXPECT_EQ(options.master_address, "node0");
-  EXPECT_EQ(options.master_port, 29500);
-  EXPECT_EQ(options.secret, "s");
-}
-
-TEST(Rendezvous, an_empty_environment_is_a_world_of_one_rank) {
-  const RendezvousOptions options = rendezvous_from_environment(environment_of({}));
-  EXPECT_EQ(options.world_size, 1);
-  EXPECT_EQ(join_world(options)->world_size(), 1);
-}
-
-TEST(Rendezvous, half_set_or_contradicting_variables_are_named) {
-  const std::map<std::string, std::string> good = {{"RANK", "0"},
-                                                   {"WORLD_SIZE", "2"},
-                                                   {"MASTER_ADDR", "node0"},
-                                                   {"MASTER_PORT", "29500"},
-                                                   {"HETHUB_SECRET", "s"}};
-  const auto said_of = [&](const std::string& name, const std::optional<std::string>& value) {
-    auto variables = good;
-    variables.erase(name);
-    if (value) variables[name] = *value;
-    return error_text([&] { rendezvous_from_environment(environment_of(variables)); },
-                      ErrorCode::kInvalidConfig);
-  };
-  expect_contains(said_of("MASTER_ADDR", std::nullopt), "without MASTER_ADDR");
-  expect_contains(said_of("RANK", std::nullopt), "without RANK");
-  expect_contains(said_of("RANK", "2"), "RANK=2 WORLD_SIZE=2");
-  expect_contains(said_of("RANK", "-1"), "RANK");
-  expect_contains(said_of("WORLD_SIZE", "two"), "WORLD_SIZE, found 'two'");
-  expect_contains(said_of("MASTER_PORT", "70000"), "MASTER_PORT");
-  expect_contains(said_of("HETHUB_SECRET", std::nullopt), "HETHUB_SECRET_FILE");
+TEST(Rendezvous, ranks_meet_over_ipv6) {
+  const int port = free_port();
+  on_all_ranks(3, [&](int rank) {
+    RendezvousOptions options = options_of(rank, 3, port);
+    options.master_address = "::1";
+    options.force_tcp = true;
+    greet_all(*join_world(options));
+  });
 }
 
 }  // namespace

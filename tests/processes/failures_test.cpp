@@ -125,6 +125,23 @@ TEST_F(Failures, variables_that_are_half_set_are_named) {
   EXPECT_TRUE(outcome.says("WORLD_SIZE")) << outcome.output;
 }
 
+TEST_F(Failures, open_mpis_mpirun_starts_ranks_that_find_each_other) {
+  const std::string as_root = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ";
+  if (run_command("mpirun --version").status != 0) GTEST_SKIP() << "no mpirun here";
+  const Outcome outcome = run_command(
+      text("cd ", space_.path("."), " && HETHUB_SECRET=s ", as_root, "mpirun --oversubscribe -n 2 ",
+           HETHUB_PROGRAM, " train --plan two.json --data text --held-out-fraction 0 --steps 2"));
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("found by Open MPI: rank 0 of 2, rank 0 at 127.0.0.1 port "))
+      << outcome.output;
+}
+
+TEST_F(Failures, the_hosts_of_a_list_are_printed_and_a_bad_list_refused) {
+  EXPECT_EQ(space_.hethub("launch --print-hosts --nodelist 'n[08-09],m'").output, "n08\nn09\nm\n");
+  EXPECT_EQ(space_.hethub("launch --print-hosts --nodelist 'n[2-1]'").status, 78);
+  EXPECT_EQ(space_.hethub("launch --print-hosts --nodelist ''").status, 78);
+}
+
 TEST_F(Failures, an_untied_model_without_a_stored_head_asks_for_a_decision) {
   space_.write("config.json", Workspace::config(R"(,"tie_word_embeddings":true)"));
   ASSERT_EQ(train("--plan plan.json --checkpoint-dir c").status, 0);

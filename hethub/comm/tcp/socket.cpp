@@ -75,11 +75,23 @@ SocketAddress address_of(const sockaddr_storage& address, socklen_t size) {
   return {.host = host, .port = std::atoi(port)};
 }
 
+// Binds a socket to the first own address of its family, if any are given.
+bool bind_to_one(int socket, int family, const std::vector<std::string>& own) {
+  if (own.empty()) return true;
+  return std::any_of(own.begin(), own.end(), [&](const std::string& host) {
+    const AddressList address = resolve(host, 0);
+    return address->ai_family == family &&
+           ::bind(socket, address->ai_addr, address->ai_addrlen) == 0;
+  });
+}
+
 // One attempt; the error number, or 0.
-int try_connect(const addrinfo& address, Deadline deadline, Descriptor& made) {
+int try_connect(const addrinfo& address, const std::vector<std::string>& own, Deadline deadline,
+                Descriptor& made) {
   Descriptor socket(
       ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return errno;
+  if (!bind_to_one(socket.get(), address.ai_family, own)) return EADDRNOTAVAIL;
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno != EINPROGRESS) return errno;
     if (!wait_for(socket.get(), POLLOUT, deadline)) return ETIMEDOUT;
@@ -97,6 +109,17 @@ int try_connect(const addrinfo& address, Deadline deadline, Descriptor& made) {
 }
 
 }  // namespace
+
+std::vector<std::string> addresses_of(const std::string& host) {
+  std::vector<std::string> all;
+  const AddressList addresses = resolve(host, 0);
+  for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
+    sockaddr_storage address = {};
+    std::memcpy(&address, at->ai_addr, at->ai_addrlen);
+    all.push_back(address_of(address, at->ai_addrlen).host);
+  }
+  return all;
+}
 
 Descriptor listen_at(const std::string& host, int port) {
   const AddressList addresses = resolve(host, port);
@@ -118,24 +141,30 @@ Descriptor listen_at(const std::string& host, int port) {
                           : "set MASTER_ADDR to an address of the host of rank 0"});
 }
 
-Descriptor connect_to(const std::string& host, int port, Deadline deadline) {
+Descriptor connect_to(const Dialling& way, Deadline deadline) {
   Descriptor made;
-  int failed = 0;
+  int failed = ETIMEDOUT;
   for (auto pause = std::chrono::milliseconds(5); !expired(deadline);
        pause = std::min(2 * pause, std::chrono::milliseconds(200))) {
-    const AddressList addresses = resolve(host, port);
-    for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
-      failed = try_connect(*at, deadline, made);
-      if (failed == 0) return made;
+    for (const std::string& host : way.hosts) {
+      const AddressList addresses = resolve(host, way.port);
+      for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
+        failed = try_connect(*at, way.from, deadline, made);
+        if (failed == 0) return made;
+      }
     }
     std::this_thread::sleep_for(pause);
   }
   throw Error(ErrorCode::kTimeout,
-              {.what = text("connecting to ", host, " port ", port),
-               .found = std::strerror(failed),
+              {.what = text("connecting to ", way.hosts.front(), " port ", way.port),
+               .found = text(std::strerror(failed), way.note),
                .expected = "a rank that listens there before the deadline",
                .fix = "see whether that rank runs, and whether MASTER_ADDR and "
                       "MASTER_PORT are those of rank 0"});
+}
+
+Descriptor connect_to(const std::string& host, int port, Deadline deadline) {
+  return connect_to({.hosts = {host}, .port = port}, deadline);
 }
 
 Descriptor accept_from(int listener) {

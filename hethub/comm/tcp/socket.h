@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "hethub/base/deadline.h"
 #include "hethub/base/descriptor.h"
@@ -19,7 +20,19 @@ struct SocketAddress {
 /// kUnavailable if the port is in use, naming the process that listens there if it may be seen.
 Descriptor listen_at(const std::string& host, int port);
 
+/// The addresses of a name, in numbers. Throws kUnavailable if it has none.
+std::vector<std::string> addresses_of(const std::string& host);
+
+/// How to reach a listener.
+struct Dialling {
+  std::vector<std::string> hosts = {};  ///< tried in turn
+  int port = 0;
+  std::vector<std::string> from = {};  ///< own addresses to dial from; empty: the system chooses
+  std::string note = {};               ///< what to add to the error
+};
+
 /// Connects, trying again while nobody listens. Throws kTimeout naming host and port.
+Descriptor connect_to(const Dialling& way, Deadline deadline);
 Descriptor connect_to(const std::string& host, int port, Deadline deadline);
 
 /// The next connection to a listener, or an invalid descriptor if none has come.

@@ -1,0 +1,36 @@
+#include "cli/meeting.h"
+
+#include <iostream>
+
+namespace hethub {
+
+void add_meeting(CLI::App& command, MeetingOptions& options) {
+  const auto add = [&](const char* name, auto& value, const char* what) {
+    return command.add_option(name, value, what)->group("Meeting the other ranks");
+  };
+  add("--rank", options.flags.rank, "this process's; default: as the launcher says");
+  add("--world-size", options.flags.world_size, "how many ranks there are");
+  add("--local-rank", options.flags.local_rank, "its number on this host; default: --rank");
+  add("--master-addr", options.flags.master_address, "the host of rank 0");
+  add("--master-port", options.flags.master_port, "where rank 0 listens")
+      ->check(CLI::Range(1, 65535));
+  add("--iface", options.flags.interfaces, "network interfaces: eth0,ib0 or all but ^docker0,lo");
+  add("--rendezvous-timeout", options.rendezvous_timeout_s, "seconds until all must have met")
+      ->check(CLI::Range(0.1, 1e6))
+      ->capture_default_str();
+  add("--peer-timeout", options.peer_timeout_s, "seconds until a silent rank is given up")
+      ->check(CLI::Range(0.5, 1e6))
+      ->capture_default_str();
+}
+
+RendezvousOptions meeting_of(const MeetingOptions& options) {
+  RendezvousOptions meeting = rendezvous_from_environment(process_environment(), options.flags);
+  meeting.timeout_s = options.rendezvous_timeout_s;
+  meeting.peer_timeout_s = options.peer_timeout_s;
+  if (meeting.rank == 0 && meeting.world_size > 1) {
+    std::cerr << "hethub: found by " << meeting.source << '\n';
+  }
+  return meeting;
+}
+
+}  // namespace hethub

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "hethub/comm/launch_environment.h"
+#include "hethub/comm/rendezvous.h"
+
+namespace hethub {
+
+/// Options of a verb whose process is a rank: where it stands, how long it waits for others.
+struct MeetingOptions {
+  RankFlags flags = {};
+  double rendezvous_timeout_s = 120;
+  double peer_timeout_s = 30;
+};
+
+/// Adds --rank, --world-size, --local-rank, --master-addr, --master-port, --iface,
+/// --rendezvous-timeout and --peer-timeout.
+void add_meeting(CLI::App& command, MeetingOptions& options);
+
+/// How this rank meets the others, from options and environment. Rank 0 of several says on standard
+/// error what was used.
+RendezvousOptions meeting_of(const MeetingOptions& options);
+
+}  // namespace hethub
