@@ -86,14 +86,12 @@ double ScaledSearch::message_seconds(int kind, int size) {
 // A round of a ring over very many replicas moves next to nothing, so that all of them together
 // take what the whole would over the slowest link between two of the ranks at either end of a kind.
 double ScaledSearch::exchange_seconds(double bytes) const {
-  constexpr int kMany = 1 << 20;
   double slowest = 0;
   for (const std::vector<int>& ranks : ranks_) {
     for (const std::vector<int>& others : ranks_) {
       if (ranks.front() == others.back()) continue;
       const TransferRates rates = request_.costs.transfer_rates(ranks.front(), others.back());
-      slowest = std::max(
-          slowest, ring_seconds(kMany - 1, kMany, bytes, {.bytes_per_s = rates.wire.bytes_per_s}));
+      slowest = std::max(slowest, bytes / rates.wire.bytes_per_s);
     }
   }
   return slowest;
