@@ -80,6 +80,7 @@ std::span<const ActionKind> step_actions() {
 
 bool Action::is_send() const { return row_of(kind).role == Role::kSend; }
 bool Action::is_recv() const { return row_of(kind).role == Role::kRecv; }
+bool Action::is_transfer() const { return row_of(kind).lane == kComm; }
 bool Action::is_compute() const { return row_of(kind).role == Role::kCompute; }
 
 std::string_view lane_of(const Action& action) { return row_of(action.kind).lane; }
@@ -114,6 +115,10 @@ std::span<const Phase> phases_of(ActionKind kind) {
 std::string name_of(const Action& action) {
   if (row_of(action.kind).role == Role::kStep) return std::string(name_of(action.kind));
   return text(name_of(action.kind), " ", action.micro_batch);
+}
+
+ActionLabel label_of(const Action& action) {
+  return {lane_of(action), name_of(action), name_of(action.kind)};
 }
 
 bool Schedule::splits_backward() const {

@@ -49,7 +49,8 @@ struct Action {
 
   bool is_send() const;
   bool is_recv() const;
-  bool is_compute() const;  ///< forward or any backward
+  bool is_compute() const;   ///< forward or any backward
+  bool is_transfer() const;  ///< data goes from rank to rank: drawn in the lane "comm"
   friend auto operator<=>(const Action&, const Action&) = default;
 };
 
@@ -58,6 +59,14 @@ std::string name_of(const Action& action);
 
 /// Which of a rank's lanes the action is drawn in, in every trace: "compute" or "comm".
 std::string_view lane_of(const Action& action);
+
+/// How every trace shows an action.
+struct ActionLabel {
+  std::string_view lane = {};
+  std::string name = {};
+  std::string_view category = {};
+};
+ActionLabel label_of(const Action& action);
 
 /// A pipeline schedule written down: for every worker (a stage), what it does in a step, in order.
 ///

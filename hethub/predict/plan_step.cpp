@@ -85,24 +85,22 @@ class StepWriter {
     return seconds;
   }
 
-  int label_of(const Action& action) {
+  int label_number(const Action& action) {
     if (labels_ == Labels::kNone) return -1;
-    if (labels_ == Labels::kKinds) {
-      int& known = kind_labels_[static_cast<std::size_t>(action.kind)];
-      if (known >= 0) return known;
-      known = builder_.add_label({.lane = std::string(lane_of(action)),
-                                  .name = std::string(name_of(action.kind)),
-                                  .category = std::string(name_of(action.kind))});
-      return known;
-    }
-    return builder_.add_label({.lane = std::string(lane_of(action)),
-                               .name = name_of(action),
-                               .category = std::string(name_of(action.kind))});
+    const bool for_all = labels_ == Labels::kKinds;
+    int& known = kind_labels_[static_cast<std::size_t>(action.kind)];
+    if (for_all && known >= 0) return known;
+    const ActionLabel label = label_of(action);
+    known = builder_.add_label({.action = action,
+                                .lane = std::string(label.lane),
+                                .name = for_all ? std::string(label.category) : label.name,
+                                .category = std::string(label.category)});
+    return known;
   }
 
   void write_action(const Action& action) {
     if (action.is_compute()) {
-      builder_.work(device(), seconds_of(action), label_of(action));
+      builder_.work(device(), seconds_of(action), label_number(action));
     } else if (action.is_send()) {
       write_send(action);
     } else if (action.is_recv()) {
@@ -116,29 +114,29 @@ class StepWriter {
     const WorkerAction far = far_end(schedule_, action);
     const int boundary = std::min(action.position, far.action.position);
     builder_.send(device(), device_of_worker(far.worker), bytes_after(boundary), message_of(action),
-                  label_of(action));
+                  label_number(action));
   }
 
   void write_recv(const Action& action) {
     const WorkerAction far = far_end(schedule_, action);
     const int boundary = std::min(action.position, far.action.position);
     builder_.recv(device(), device_of_worker(far.worker), bytes_after(boundary),
-                  message_of(far.action), label_of(action));
+                  message_of(far.action), label_number(action));
   }
 
   void write_step_action(const Action& action) {
     if (action.kind == ActionKind::kCheckGradients) {
-      builder_.work(device(), numbers_.check_seconds[rank_], label_of(action));
+      builder_.work(device(), numbers_.check_seconds[rank_], label_number(action));
     } else if (action.kind == ActionKind::kSyncGradients) {
-      write_collectives(gradients_, label_of(action));
+      write_collectives(gradients_, label_number(action));
     } else if (action.kind == ActionKind::kNormGradients) {
-      builder_.work(device(), numbers_.norm_seconds[rank_], label_of(action));
+      builder_.work(device(), numbers_.norm_seconds[rank_], label_number(action));
     } else if (action.kind == ActionKind::kSyncNorm) {
-      if (norm_.size() == 1) builder_.take_part(norm_[0], rank_, label_of(action));
+      if (norm_.size() == 1) builder_.take_part(norm_[0], rank_, label_number(action));
     } else if (action.kind == ActionKind::kUpdate) {
-      builder_.work(device(), numbers_.update_seconds[rank_], label_of(action));
+      builder_.work(device(), numbers_.update_seconds[rank_], label_number(action));
     } else {
-      write_collectives(parameters_, label_of(action));
+      write_collectives(parameters_, label_number(action));
     }
   }
 

@@ -50,16 +50,13 @@ RankNumbers rank_numbers(const RankPlan& rank, const CostModel& costs) {
 
 // Which of a rank's four accounts a bar belongs to.
 double* account_of(RankPrediction& rank, const SimLabel& label) {
-  if (label.lane == "comm") return &rank.transfer_seconds;
-  const bool of_micro_batch =
-      label.category.starts_with("forward") || label.category.starts_with("backward");
-  return of_micro_batch ? &rank.compute_seconds : &rank.update_seconds;
+  if (label.action.is_transfer()) return &rank.transfer_seconds;
+  return label.action.is_compute() ? &rank.compute_seconds : &rank.update_seconds;
 }
 
 // Time spent waiting for a message of the pipeline is bubble; that in a collective is not.
 bool is_bubble(const SimTask& task, const SimLabel& label) {
-  return task.kind == SimTaskKind::kRecv &&
-         (label.category == "recv_activation" || label.category == "recv_gradient");
+  return task.kind == SimTaskKind::kRecv && label.action.is_recv();
 }
 
 void account(const StepBuilder& builder, const SimTimes& times, int device, RankPrediction& rank) {

@@ -8,12 +8,14 @@
 
 #include "hethub/collective/algorithm.h"
 #include "hethub/cost/cost_model.h"
+#include "hethub/plan/schedule.h"
 #include "hethub/predict/simulator.h"
 
 namespace hethub {
 
 /// What a bar of the timeline is.
 struct SimLabel {
+  Action action = {};         ///< the first of those it stands for
   std::string lane = {};      ///< "compute" or "comm"
   std::string name = {};      ///< as the trace of a real run names it
   std::string category = {};  ///< "forward", "send", ...

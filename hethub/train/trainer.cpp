@@ -224,9 +224,10 @@ void Trainer::record_labels() {
   recorder_ = std::make_unique<TraceRecorder>(
       rank_.rank, text("rank ", rank_.rank, " (", rank_.kind, ")"), capacity);
   for (const Action& action : actions) {
-    labels_.push_back(recorder_->add_label({.lane = std::string(lane_of(action)),
-                                            .name = name_of(action),
-                                            .category = std::string(name_of(action.kind))}));
+    const ActionLabel label = label_of(action);
+    labels_.push_back(recorder_->add_label({.lane = std::string(label.lane),
+                                            .name = label.name,
+                                            .category = std::string(label.category)}));
   }
 }
 

@@ -97,6 +97,23 @@ TEST(Choice, training_adds_around_a_ring_whatever_the_size_and_the_group) {
   }
 }
 
+TEST(Choice, a_group_ops_workspace_holds_what_its_collective_needs) {
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    for (const std::int64_t count : {1, 7, 64, 1000}) {
+      const ChunkTable table = even_chunks(count, ranks);
+      const CollectiveCall call{.world_size = ranks, .bytes = 4 * count};
+      const std::int64_t scratch =
+          scratch_elements(chosen_algorithm(training_choices(), call), table);
+      const OpFacts facts = facts_of({"", DType::kF32,
+                                      GroupStart{.kind = GroupKind::kAllReduce,
+                                                 .in_count = count,
+                                                 .out_count = count,
+                                                 .ranks = ranks}});
+      EXPECT_GE(facts.workspace_bytes, 4 * scratch) << ranks << " ranks, " << count;
+    }
+  }
+}
+
 TEST(Additions, a_reduce_is_the_op_that_its_slots_say_and_a_mean_divides_once) {
   const CollectiveAlgorithm pairwise = pairwise_reduce_scatter(4);
   const ChunkTable table = {7, 5, 0, 9};
