@@ -27,6 +27,9 @@ RendezvousOptions meeting_of(const MeetingOptions& options) {
   RendezvousOptions meeting = rendezvous_from_environment(process_environment(), options.flags);
   meeting.timeout_s = options.rendezvous_timeout_s;
   meeting.peer_timeout_s = options.peer_timeout_s;
+  meeting.on_notice = [](const std::string& sentence) {
+    std::cerr << text("hethub: ", sentence, '\n') << std::flush;
+  };
   if (meeting.rank == 0 && meeting.world_size > 1) {
     std::cerr << "hethub: found by " << meeting.source << '\n';
   }

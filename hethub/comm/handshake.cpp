@@ -24,7 +24,7 @@ using Magic = std::array<char, 8>;
 constexpr Magic kMagic = {'H', 'E', 'T', 'H', 'U', 'B', '\r', '\n'};
 constexpr std::uint32_t kByteOrder = 0x01020304;
 constexpr double kUndecidedSeconds = 5;
-constexpr std::size_t kMostUndecided = 128;
+constexpr std::size_t kMostUndecided = 1024;
 
 // The three things said, in this order. Their sizes never change with the version.
 struct Challenge {

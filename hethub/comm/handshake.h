@@ -11,7 +11,7 @@
 namespace hethub {
 
 /// The version of everything two ranks say to each other: handshake, frames, tags.
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 /// What a rank says of itself. Fixed in size, so that no length comes from a peer.
 struct Introduction {
@@ -55,7 +55,7 @@ struct MetPeer {
 
 /// Answers at `listener` until `met` has each rank of [first, end), or the deadline. Peers are held
 /// to `mine`: same world size and plan. Connections that do not authenticate in five seconds, or
-/// say what makes no sense, are refused and closed; at most 128 may be undecided at once.
+/// say what makes no sense, are refused and closed; at most 1024 may be undecided at once.
 ///
 /// Throws kTimeout naming the ranks that did not come and the last refusal; kInvalidPlan if a peer
 /// that knows the secret has another plan or world size. `met` then has those that came.

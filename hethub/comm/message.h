@@ -104,6 +104,7 @@ class MessageTable {
   }
 
   std::vector<Message>& all() { return messages_; }
+  const std::vector<Message>& all() const { return messages_; }
   bool full() const { return free_.empty(); }
 
   /// Precondition: not full().

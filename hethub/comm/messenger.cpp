@@ -19,8 +19,9 @@ std::string text_of(Operation operation) {
 
 }  // namespace
 
-Messenger::Messenger(MessengerOptions options, std::vector<std::unique_ptr<Wire>> wires)
-    : options_(std::move(options)), table_(options_.messages) {
+Messenger::Messenger(MessengerOptions options, std::vector<std::unique_ptr<Wire>> wires,
+                     std::unique_ptr<Control> control)
+    : options_(std::move(options)), table_(options_.messages), control_(std::move(control)) {
   connections_.resize(wires.size());
   for (std::size_t peer = 0; peer < wires.size(); ++peer) {
     if (wires[peer] == nullptr) continue;
@@ -35,10 +36,12 @@ Messenger::Messenger(MessengerOptions options, std::vector<std::unique_ptr<Wire>
   const auto here = std::count(hosts.begin(), hosts.end(), hosts.at(options_.rank));
   crowded_ = here > ::sysconf(_SC_NPROCESSORS_ONLN);
   progress_ = std::thread([this] { run_progress(); });
+  if (control_ != nullptr) control_->start([this](const Error& verdict) { settle(verdict); });
 }
 
 Messenger::~Messenger() {
   say_goodbye();
+  control_.reset();
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
@@ -73,7 +76,14 @@ Handle Messenger::post(int peer, Tag tag, std::byte* data, std::int64_t bytes, b
                       .expected = text("another of 0 to ", world_size() - 1),
                       .fix = "pass the rank of another member of the world"};
   });
-  const std::lock_guard lock(mutex_);
+  require(connections_[static_cast<std::size_t>(peer)] != nullptr, [&] {
+    return ErrorParts{.what = text("message from rank ", rank(), " to ", name_of(peer)),
+                      .found = "control connections only",
+                      .expected = "a connection for data",
+                      .fix = "join the world with RendezvousOptions::data"};
+  });
+  Lock lock(mutex_);
+  await_verdict(lock);
   if (failure_) throw Error(*failure_);
   if (table_.full()) {
     throw Error(ErrorCode::kOutOfMemory, {.what = "messages under way at once",
@@ -106,11 +116,11 @@ bool Messenger::ended(Handle handle) {
 }
 
 bool Messenger::test(Handle handle, Operation operation) {
-  const std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (ended(handle)) return true;
   pump(table_.find(handle)->peer);
   if (ended(handle)) return true;
-  check(handle, operation);
+  check(lock, handle, operation);
   return false;
 }
 
@@ -134,15 +144,16 @@ void Messenger::abort(const Error& error) noexcept {
   set_failure(error);
 }
 
-std::optional<Error> Messenger::failure() const {
-  const std::lock_guard lock(mutex_);
+std::optional<Error> Messenger::failure() {
+  Lock lock(mutex_);
+  await_verdict(lock);
   return failure_;
 }
 
 // ---- failure ------------------------------------------------------------------------------------
 
 // Precondition: the message has not ended.
-void Messenger::check(Handle handle, Operation operation) {
+void Messenger::check(Lock& lock, Handle handle, Operation operation) {
   const Message& message = *table_.find(handle);
   const Connection& connection = *connections_[static_cast<std::size_t>(message.peer)];
   if (!failure_ && connection.left()) {
@@ -152,6 +163,7 @@ void Messenger::check(Handle handle, Operation operation) {
                        .expected = text("a message ", message.sends ? "to" : "from", " it"),
                        .fix = text("see why rank ", message.peer, " ended before the others")}));
   }
+  await_verdict(lock);
   if (failure_) throw_failure(handle, operation);
 }
 
@@ -166,10 +178,12 @@ void Messenger::throw_failure(Handle handle, Operation operation) {
 
 Error Messenger::timeout_of(Handle handle, Operation operation) {
   const Message& message = *table_.find(handle);
+  const std::string suspects = control_ == nullptr ? "" : control_->suspects();
   return {ErrorCode::kTimeout,
           {.what = text("rank ", rank(), ": ", text_of(operation), ": message ",
                         message.sends ? "to " : "from ", name_of(message.peer)),
-           .found = text(message.done, " of ", message.bytes, " bytes at the deadline"),
+           .found = text(message.done, " of ", message.bytes, " bytes at the deadline",
+                         suspects.empty() ? "" : "; ", suspects),
            .expected = "all of them",
            .fix = text("see whether rank ", message.peer, " still runs, or raise the timeout")}};
 }
@@ -177,8 +191,8 @@ Error Messenger::timeout_of(Handle handle, Operation operation) {
 std::string Messenger::mismatch_text(int peer) const {
   const Connection& connection = *connections_[static_cast<std::size_t>(peer)];
   const auto spell = [this](Tag tag, std::int64_t bytes) {
-    const std::string check = options_.describe ? options_.describe(tag.check) : std::string();
-    return text(check, check.empty() ? "" : ", ", bytes, " bytes");
+    const std::string meant = options_.describe ? options_.describe(tag) : std::string();
+    return text(meant, meant.empty() ? "" : ", ", bytes, " bytes");
   };
   return text(spell(connection.expected(), connection.expected_bytes()), " (rank ", rank(), ") vs ",
               spell(connection.found(), connection.found_bytes()), " (rank ", peer, ")");
@@ -207,20 +221,41 @@ Error Messenger::error_of(int peer) const {
                .fix = log}};
     case ConnectionProblem::kMismatch:
       return {ErrorCode::kInvalidArgument,
-              {.what = "mismatch between ranks",
+              {.what = "collective mismatch between ranks",
                .found = mismatch_text(peer),
                .expected = "the same operation, element count and type on both",
                .fix = "give all ranks the same plan and version"}};
   }
   return {ErrorCode::kUnavailable,
           {.what = name_of(peer),
-           .found = text("it is gone: ", connection.detail()),
+           .found = text("it is gone: ", connection.detail(), under_way_with(peer)),
            .expected = "it to run until the job ends",
            .fix = log}};
 }
 
+// ", during seq 7 ring_all_reduce f32 2048 elements (100 of 4096 bytes received)".
+std::string Messenger::under_way_with(int peer) const {
+  for (const Message& message : table_.all()) {
+    const bool ended = message.state == MessageState::kFree || message.state == MessageState::kDone;
+    if (ended || message.peer != peer || !options_.describe) continue;
+    return text(", during ", options_.describe(message.tag), " (", message.done, " of ",
+                message.bytes, message.sends ? " bytes sent)" : " bytes received)");
+  }
+  return {};
+}
+
+// What this rank takes for the failure; rank 0 is asked whether it was the first.
 void Messenger::set_failure(const Error& error) {
   if (failure_) return;
+  fail_all(error);
+  const std::optional<Error> verdict = control_ == nullptr ? error : control_->report(error);
+  if (verdict) failure_ = verdict;
+  settled_ = verdict.has_value() || !control_->verdict_to_come();
+  tell_waiting();
+}
+
+// After it no message's memory is touched any more.
+void Messenger::fail_all(const Error& error) {
   failure_ = error;
   const std::string told = error_text(error);
   for (const auto& connection : connections_) {
@@ -232,7 +267,24 @@ void Messenger::set_failure(const Error& error) {
     connections_[static_cast<std::size_t>(message.peer)]->cancel(static_cast<int>(index));
     message.state = MessageState::kFailed;
   }
+}
+
+// Called by the control's thread.
+void Messenger::settle(const Error& verdict) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) fail_all(verdict);
+  failure_ = verdict;
+  settled_ = true;
+  verdict_.notify_all();
   tell_waiting();
+}
+
+// All ranks throw one error: what rank 0 found to be the first. It answers in about a round trip.
+void Messenger::await_verdict(Lock& lock) {
+  constexpr auto kVerdictTime = std::chrono::milliseconds(500);
+  if (!failure_ || settled_) return;
+  verdict_.wait_for(lock, kVerdictTime, [this] { return settled_; });
+  settled_ = true;
 }
 
 void Messenger::tell_waiting() {

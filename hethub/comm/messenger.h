@@ -17,6 +17,7 @@
 #include "hethub/base/deadline.h"
 #include "hethub/base/error.h"
 #include "hethub/comm/connection.h"
+#include "hethub/comm/control.h"
 #include "hethub/comm/message.h"
 #include "hethub/comm/sleeping_place.h"
 #include "hethub/comm/wire.h"
@@ -33,8 +34,8 @@ struct MessengerOptions {
   int rank = 0;
   std::vector<std::string> hosts = {};  ///< of each rank, for messages; its size is the world size
   int messages = 1024;                  ///< most that may be under way at once
-  /// Spells a Tag's check for people, where two ranks called different operations.
-  std::function<std::string(std::uint64_t check)> describe = {};
+  /// Spells a Tag for people, where two ranks called different operations or one is lost.
+  std::function<std::string(Tag tag)> describe = {};
 };
 
 /// Messages between the ranks of the world. Here, above all transports, stand waiting, deadlines,
@@ -51,7 +52,9 @@ struct MessengerOptions {
 class Messenger {
  public:
   /// `wires[rank]` leads to that rank; null for this rank itself.
-  Messenger(MessengerOptions options, std::vector<std::unique_ptr<Wire>> wires);
+  /// With `control`, rank 0 decides which failure was the first, for all ranks alike.
+  Messenger(MessengerOptions options, std::vector<std::unique_ptr<Wire>> wires,
+            std::unique_ptr<Control> control = nullptr);
 
   /// Says goodbye and gives the peers two seconds to read what was sent.
   ~Messenger();
@@ -93,21 +96,28 @@ class Messenger {
   void abort(const Error& error) noexcept;
 
   /// The job's failure, if there is one.
-  std::optional<Error> failure() const;
+  std::optional<Error> failure();
+
+  /// The control connections; null where there are none.
+  Control* control() const { return control_.get(); }
 
  private:
+  using Lock = std::unique_lock<std::mutex>;
   Handle post(int peer, Tag tag, std::byte* data, std::int64_t bytes, bool sends);
-  void check(Handle handle, Operation operation);
+  void check(Lock& lock, Handle handle, Operation operation);
   [[noreturn]] void throw_failure(Handle handle, Operation operation);
   Error timeout_of(Handle handle, Operation operation);
   Error error_of(int peer) const;
   std::string mismatch_text(int peer) const;
+  std::string under_way_with(int peer) const;
   void set_failure(const Error& error);
+  void fail_all(const Error& error);
+  void settle(const Error& verdict);
+  void await_verdict(Lock& lock);
   void tell_waiting();
   bool ended(Handle handle);
 
   // messenger_progress.cpp
-  using Lock = std::unique_lock<std::mutex>;
   void pump(int peer);
   void after_pump(int peer, std::uint64_t completed_before, bool left_before);
   void pump_attended();
@@ -131,6 +141,7 @@ class Messenger {
   MessageTable table_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::optional<Error> failure_ = {};
+  bool settled_ = false;  // failure_ is the verdict for all ranks
   std::uint64_t changes_ = 0;
   bool closing_ = false;
 
@@ -148,7 +159,9 @@ class Messenger {
   mutable std::mutex mutex_;
   std::condition_variable ended_;
   std::condition_variable parking_;
+  std::condition_variable verdict_;
   std::thread progress_;
+  std::unique_ptr<Control> control_;
 };
 
 }  // namespace hethub

@@ -48,15 +48,17 @@ void Messenger::wait(Handle handle, Deadline deadline, Operation operation) {
   bool done = false;
   drive(lock, peer, deadline, [&] { return done = done || ended(handle) || connection.left(); });
   if (table_.find(handle) == nullptr || ended(handle)) return;
-  check(handle, operation);
+  check(lock, handle, operation);
   set_failure(timeout_of(handle, operation));
   table_.release(static_cast<int>(handle.index));
+  await_verdict(lock);
   throw Error(*failure_);
 }
 
 void Messenger::wait_for_change(std::uint64_t seen, Deadline until) {
   Lock lock(mutex_);
   drive(lock, -1, until, [&] { return changes_ != seen; });
+  await_verdict(lock);
   if (failure_) throw Error(*failure_);
 }
 

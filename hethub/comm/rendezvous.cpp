@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "hethub/base/error.h"
+#include "hethub/comm/control.h"
 #include "hethub/comm/handshake.h"
 #include "hethub/comm/shm/shm_wire.h"
 #include "hethub/comm/tags.h"
@@ -45,6 +46,7 @@ struct Meeting {
   Deadline deadline = {};
   std::vector<Introduction> table = {};  // of all ranks
   std::vector<Descriptor> sockets = {};  // to all ranks
+  std::vector<Descriptor> control = {};  // from rank 0 to all, from all to rank 0
 };
 
 bool several_hosts(const RendezvousOptions& options) {
@@ -125,6 +127,16 @@ std::string name_of_rank(const Meeting& meeting, int rank) {
   return text("rank ", rank, " (host ", text_in(at.host), ")");
 }
 
+// Lower ranks are dialled, higher ones answered: the kernel keeps the calls of the latter.
+void answer_higher(Meeting& meeting, int listener) {
+  std::map<int, MetPeer> met;
+  answer_peers(listener, meeting.credentials, meeting.mine, meeting.options.rank + 1,
+               meeting.deadline, met);
+  for (auto& [rank, peer] : met) {
+    meeting.sockets[static_cast<std::size_t>(rank)] = std::move(peer.socket);
+  }
+}
+
 void meet_as_master(Meeting& meeting) {
   const RendezvousOptions& options = meeting.options;
   const Descriptor listener = listen_at(listening_address(options), options.master_port);
@@ -150,14 +162,15 @@ void meet_as_master(Meeting& meeting) {
   meeting.table[0] = meeting.mine;
   for (auto& [rank, peer] : met) {
     meeting.table[static_cast<std::size_t>(rank)] = peer.introduction;
-    meeting.sockets[static_cast<std::size_t>(rank)] = std::move(peer.socket);
+    meeting.control[static_cast<std::size_t>(rank)] = std::move(peer.socket);
   }
   for (int rank = 1; rank < options.world_size; ++rank) {
-    const int socket = meeting.sockets[static_cast<std::size_t>(rank)].get();
+    const int socket = meeting.control[static_cast<std::size_t>(rank)].get();
     send_all(socket, bytes_of(Outcome{}), meeting.deadline, name_of_rank(meeting, rank));
     send_all(socket, std::as_bytes(std::span(meeting.table)), meeting.deadline,
              name_of_rank(meeting, rank));
   }
+  if (options.data) answer_higher(meeting, listener.get());
 }
 
 void receive_table(Meeting& meeting, int socket) {
@@ -210,21 +223,18 @@ void meet_as_member(Meeting& meeting) {
   master = introduced(std::move(master), meeting, to_master,
                       text("rank 0 at ", options.master_address, " port ", options.master_port));
   receive_table(meeting, master.get());
-  meeting.sockets[0] = std::move(master);
-  // Lower ranks are dialled, higher ones answered: the kernel keeps the calls of the latter.
-  for (int rank = 1; rank < options.rank; ++rank) {
+  meeting.control[0] = std::move(master);
+  if (!options.data) return;
+  for (int rank = 0; rank < options.rank; ++rank) {
     const Introduction& peer = meeting.table[static_cast<std::size_t>(rank)];
-    const Dialling way = {
-        .hosts = {text_in(peer.address)}, .port = peer.port, .from = to_master.from};
+    const Dialling way =
+        rank == 0
+            ? to_master
+            : Dialling{.hosts = {text_in(peer.address)}, .port = peer.port, .from = to_master.from};
     meeting.sockets[static_cast<std::size_t>(rank)] =
         introduced(connect_to(way, meeting.deadline), meeting, way, name_of_rank(meeting, rank));
   }
-  std::map<int, MetPeer> met;
-  answer_peers(listener.get(), meeting.credentials, meeting.mine, options.rank + 1,
-               meeting.deadline, met);
-  for (auto& [rank, peer] : met) {
-    meeting.sockets[static_cast<std::size_t>(rank)] = std::move(peer.socket);
-  }
+  answer_higher(meeting, listener.get());
 }
 
 // ---- shared memory ------------------------------------------------------------------------------
@@ -268,6 +278,7 @@ std::vector<std::optional<SharedRings>> share_memory(const Meeting& meeting) {
   const int mine = meeting.options.rank;
   const int world_size = meeting.options.world_size;
   std::vector<std::optional<SharedRings>> rings(static_cast<std::size_t>(world_size));
+  if (!meeting.options.data) return rings;
   const auto socket = [&](int rank) {
     return meeting.sockets[static_cast<std::size_t>(rank)].get();
   };
@@ -306,7 +317,7 @@ std::vector<std::unique_ptr<Wire>> make_wires(Meeting& meeting) {
   std::vector<std::optional<SharedRings>> rings = share_memory(meeting);
   std::vector<std::unique_ptr<Wire>> wires(rings.size());
   for (int rank = 0; rank < meeting.options.world_size; ++rank) {
-    if (rank == meeting.options.rank) continue;
+    if (rank == meeting.options.rank || !meeting.options.data) continue;
     const auto at = static_cast<std::size_t>(rank);
     Descriptor socket = std::move(meeting.sockets[at]);
     tune_socket(socket.get(), meeting.options.peer_timeout_s);
@@ -315,6 +326,19 @@ std::vector<std::unique_ptr<Wire>> make_wires(Meeting& meeting) {
                           : make_tcp_wire(std::move(socket));
   }
   return wires;
+}
+
+std::unique_ptr<Control> make_control(Meeting& meeting, const std::vector<std::string>& hosts) {
+  const RendezvousOptions& options = meeting.options;
+  if (options.world_size == 1) return nullptr;
+  for (const Descriptor& link : meeting.control) {
+    if (link.valid()) tune_socket(link.get(), options.peer_timeout_s);
+  }
+  return std::make_unique<Control>(ControlOptions{.rank = options.rank,
+                                                  .hosts = hosts,
+                                                  .peer_timeout_s = options.peer_timeout_s,
+                                                  .on_notice = options.on_notice},
+                                   std::move(meeting.control));
 }
 
 Introduction introduction_of(const RendezvousOptions& options) {
@@ -354,6 +378,7 @@ std::unique_ptr<Messenger> join_world(const RendezvousOptions& options) {
                   .deadline = after_seconds(options.timeout_s)};
   meeting.table.resize(static_cast<std::size_t>(options.world_size));
   meeting.sockets.resize(meeting.table.size());
+  meeting.control.resize(meeting.table.size());
   if (options.world_size == 1) {
     meeting.table[0] = meeting.mine;
   } else if (options.rank == 0) {
@@ -362,11 +387,13 @@ std::unique_ptr<Messenger> join_world(const RendezvousOptions& options) {
     meet_as_member(meeting);
   }
   MessengerOptions messages{
-      .rank = options.rank, .messages = options.messages, .describe = describe_check};
+      .rank = options.rank, .messages = options.messages, .describe = describe_tag};
   for (const Introduction& rank : meeting.table) {
     messages.hosts.push_back(text_in(rank.host));
   }
-  return std::make_unique<Messenger>(std::move(messages), make_wires(meeting));
+  std::vector<std::unique_ptr<Wire>> wires = make_wires(meeting);
+  std::unique_ptr<Control> control = make_control(meeting, messages.hosts);
+  return std::make_unique<Messenger>(std::move(messages), std::move(wires), std::move(control));
 }
 
 }  // namespace hethub

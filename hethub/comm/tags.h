@@ -88,4 +88,15 @@ inline std::string describe_check(std::uint64_t check) {
                                                                   : std::string_view());
 }
 
+/// "seq 7 ring_all_reduce f32 2048 elements" or "message with tag 5"; " in group 3" follows where
+/// the group is not the first.
+inline std::string describe_tag(Tag tag) {
+  const bool collective = (tag.match >> 63U) != 0;
+  const std::uint64_t group = (tag.match >> 48U) & 0x7FFFU;
+  const std::uint64_t number = tag.match & kMostTag;
+  const std::string where = group == 0 ? "" : text(" in group ", group);
+  if (!collective) return text("message with tag ", number, where);
+  return text("seq ", number, ' ', describe_check(tag.check), where);
+}
+
 }  // namespace hethub

@@ -77,7 +77,7 @@ inline std::vector<std::unique_ptr<Messenger>> local_world(int world_size, Trans
   }
   std::vector<std::unique_ptr<Messenger>> world;
   for (int rank = 0; rank < world_size; ++rank) {
-    MessengerOptions options{.rank = rank, .describe = describe_check};
+    MessengerOptions options{.rank = rank, .describe = describe_tag};
     for (int other = 0; other < world_size; ++other) {
       options.hosts.push_back("node" + std::to_string(other));
     }

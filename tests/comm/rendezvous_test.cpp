@@ -114,7 +114,7 @@ TEST(Rendezvous, a_member_does_not_trust_a_master_without_the_secret) {
     }
     // A copy of a real challenge, then a welcome that proves nothing.
     std::vector<std::byte> challenge(48);
-    const char magic[] = "HETHUB\r\n\1\0\0\0\4\3\2\1";
+    const char magic[] = "HETHUB\r\n\2\0\0\0\4\3\2\1";
     std::copy_n(reinterpret_cast<const std::byte*>(magic), 16, challenge.begin());
     send_all(socket.get(), challenge, after_seconds(5), "member");
     std::vector<std::byte> answer(544);
@@ -146,7 +146,7 @@ TEST(Rendezvous, a_wrong_version_is_refused_by_both_numbers) {
     const std::string said = error_text(
         [&] { answer_peers(listener.get(), {.secret = "s"}, mine, 1, after_seconds(1), met); },
         ErrorCode::kTimeout);
-    expect_contains(said, "protocol version 1 here, 9 there");
+    expect_contains(said, "protocol version 2 here, 9 there");
   });
   const int port = local_address(listener.get()).port;
   const Descriptor socket = connect_to("127.0.0.1", port, after_seconds(5));
@@ -155,7 +155,7 @@ TEST(Rendezvous, a_wrong_version_is_refused_by_both_numbers) {
         introduce(socket.get(), {.secret = "s", .version = 9}, mine, "rank 0", after_seconds(5));
       },
       ErrorCode::kInvalidConfig);
-  expect_contains(said, "protocol version 1 here, 9 there");
+  expect_contains(said, "protocol version 2 here, 9 there");
   master.join();
 }
 
