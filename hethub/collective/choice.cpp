@@ -133,7 +133,6 @@ const ChoiceTable& default_choices() {
       {.op = CollectiveOp::kAllReduce, .algorithm = "halving_doubling", .most_bytes = 64 * kKib},
       {.op = CollectiveOp::kAllReduce, .algorithm = "hierarchical", .needs_parts = true},
       {.op = CollectiveOp::kAllReduce, .algorithm = "pairwise", .most_ranks = 8},
-      {.op = CollectiveOp::kAllReduce, .algorithm = "ring"},
       {.op = CollectiveOp::kReduce,
        .algorithm = "direct",
        .most_bytes = 16 * kKib,
@@ -167,6 +166,7 @@ const ChoiceTable& training_choices() {
   static const ChoiceTable kTable = {{
       {.op = CollectiveOp::kReduceScatter, .algorithm = "ring"},
       {.op = CollectiveOp::kAllGather, .algorithm = "ring"},
+      {.op = CollectiveOp::kAllReduce, .algorithm = "ring"},
   }};
   return kTable;
 }

@@ -61,7 +61,7 @@ struct ChoiceTable {
 /// The table that a communicator uses where none is given.
 const ChoiceTable& default_choices();
 
-/// The table for the gradients and parameters of a training step: plans take their algorithms from
+/// The table for what a training step sums and gathers on devices: plans take their algorithms from
 /// it, and with them the runtime and the predictor. Rings for every size: they send least, need
 /// scratch for one chunk, and whose sum comes first does not hang on the size of a bucket.
 const ChoiceTable& training_choices();
