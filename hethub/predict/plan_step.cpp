@@ -1,12 +1,15 @@
 #include "hethub/predict/plan_step.h"
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "hethub/base/error.h"
 #include "hethub/collective/choice.h"
 #include "hethub/plan/rank_plan.h"
 #include "hethub/plan/schedule.h"
+#include "hethub/predict/alike_pipelines.h"
+#include "hethub/predict/group_sums.h"
 
 namespace hethub {
 namespace {
@@ -15,18 +18,24 @@ class StepWriter {
  public:
   StepWriter(StepBuilder& builder, const Plan& plan, const std::vector<Segment>& segments,
              const StepNumbers& numbers, const std::vector<int>& devices, Labels labels,
-             StepPart part)
+             StepPart part, bool stepwise)
       : builder_(builder),
         plan_(plan),
         segments_(segments),
         numbers_(numbers),
         devices_(devices),
         labels_(labels),
-        part_(part) {}
+        part_(part),
+        stepwise_(stepwise) {}
 
   void write() {
-    begin_collectives();
+    if (stepwise_) {
+      begin_collectives();
+    } else {
+      choose_representatives();
+    }
     for (std::size_t pipeline = 0; pipeline < plan_.pipelines.size(); ++pipeline) {
+      if (!stepwise_ && alike_[pipeline] != static_cast<int>(pipeline)) continue;
       schedule_ = schedule_of(plan_, static_cast<int>(pipeline));
       first_message_ = builder_.add_messages(messages());
       for (int worker = 0; worker < schedule_.workers(); ++worker) {
@@ -127,14 +136,16 @@ class StepWriter {
   void write_step_action(const Action& action) {
     if (action.kind == ActionKind::kCheckGradients) {
       builder_.work(device(), numbers_.check_seconds[rank_], label_number(action));
-    } else if (action.kind == ActionKind::kSyncGradients) {
-      write_collectives(gradients_, label_number(action));
     } else if (action.kind == ActionKind::kNormGradients) {
       builder_.work(device(), numbers_.norm_seconds[rank_], label_number(action));
-    } else if (action.kind == ActionKind::kSyncNorm) {
-      if (norm_.size() == 1) builder_.take_part(norm_[0], rank_, label_number(action));
     } else if (action.kind == ActionKind::kUpdate) {
       builder_.work(device(), numbers_.update_seconds[rank_], label_number(action));
+    } else if (!stepwise_) {
+      write_meetings(action);
+    } else if (action.kind == ActionKind::kSyncGradients) {
+      write_collectives(gradients_, label_number(action));
+    } else if (action.kind == ActionKind::kSyncNorm) {
+      if (norm_.size() == 1) builder_.take_part(norm_[0], rank_, label_number(action));
     } else {
       write_collectives(parameters_, label_number(action));
     }
@@ -163,6 +174,64 @@ class StepWriter {
                                               DataPlace::kHost));
   }
 
+  // One pipeline does the tasks of all that are alike, and collectives are meetings of those.
+  void choose_representatives() {
+    alike_ = first_alike(plan_, builder_.costs().ranks(), devices_);
+    std::vector<int> like(devices_.size());
+    for (std::size_t pipeline = 0; pipeline < alike_.size(); ++pipeline) {
+      const std::vector<Stage>& stages = plan_.pipelines[pipeline].stages;
+      const std::vector<Stage>& first = plan_.pipelines[alike_[pipeline]].stages;
+      for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+        for (std::size_t place = 0; place < stages[stage].ranks.size(); ++place) {
+          const int rank = stages[stage].ranks[place];
+          like[rank] = first[stage].ranks[place];
+          builder_.let_stand_for(devices_[like[rank]], devices_[rank]);
+        }
+      }
+    }
+    met_.resize(devices_.size());
+    if (part_ != StepPart::kPipelines) begin_meetings(like);
+  }
+
+  void begin_meetings(const std::vector<int>& like) {
+    GroupSums sums(builder_);
+    std::set<int> all(like.begin(), like.end());
+    for (const Segment& segment : segments_) {
+      if (segment.ranks.size() < 2) continue;
+      std::set<int> come;
+      for (const int rank : segment.ranks) {
+        come.insert(like[rank]);
+      }
+      const auto ranks = static_cast<int>(come.size());
+      const int gradients = builder_.add_meeting({ranks, sums.gradient_seconds(segment, devices_)});
+      const int parameters =
+          builder_.add_meeting({ranks, sums.parameter_seconds(segment, devices_)});
+      for (const int rank : come) {
+        met_[rank].gradients.push_back(gradients);
+        met_[rank].parameters.push_back(parameters);
+      }
+    }
+    summary_ = builder_.add_meeting({static_cast<int>(all.size()), sums.summary_seconds(devices_)});
+  }
+
+  void write_meetings(const Action& action) {
+    const int label = label_number(action);
+    if (action.kind == ActionKind::kSyncNorm) {
+      builder_.meet(device(), summary_, label);
+      return;
+    }
+    const RankMeetings& mine = met_[rank_];
+    const bool gradients = action.kind == ActionKind::kSyncGradients;
+    for (const int meeting : gradients ? mine.gradients : mine.parameters) {
+      builder_.meet(device(), meeting, label);
+    }
+  }
+
+  struct RankMeetings {
+    std::vector<int> gradients = {};
+    std::vector<int> parameters = {};
+  };
+
   struct SegmentCollective {
     std::vector<int> ranks = {};
     SimCollective collective = {};
@@ -184,10 +253,14 @@ class StepWriter {
   const std::vector<int>& devices_;
   Labels labels_;
   StepPart part_;
+  bool stepwise_;
   std::vector<int> kind_labels_ = std::vector<int>(kActionKinds, -1);
   std::vector<SegmentCollective> gradients_ = {};
   std::vector<SegmentCollective> parameters_ = {};
   std::vector<SimCollective> norm_ = {};  // of all ranks; none if there is one rank
+  std::vector<int> alike_ = {};           // by pipeline, where there are many ranks
+  std::vector<RankMeetings> met_ = {};    // likewise, by rank
+  int summary_ = -1;                      // likewise: the meeting of all
   Schedule schedule_ = {};                // of the pipeline that is being written
   int pipeline_ = 0;
   int first_message_ = 0;
@@ -225,8 +298,10 @@ std::vector<int> cluster_ranks_of(const Plan& plan, const std::vector<RankPlace>
 
 void write_step(StepBuilder& builder, const Plan& plan, const std::vector<Segment>& segments,
                 const StepNumbers& numbers, const std::vector<int>& devices, Labels labels,
-                StepPart part) {
-  StepWriter(builder, plan, segments, numbers, devices, labels, part).write();
+                StepPart part, int most_stepwise) {
+  StepWriter(builder, plan, segments, numbers, devices, labels, part,
+             plan.world_size() <= most_stepwise)
+      .write();
 }
 
 }  // namespace hethub

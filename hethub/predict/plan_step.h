@@ -41,10 +41,18 @@ enum class StepPart : std::uint8_t {
 /// device of that kind. Throws kInvalidPlan if the cluster has too few.
 std::vector<int> cluster_ranks_of(const Plan& plan, const std::vector<RankPlace>& cluster);
 
+/// Plans of no more ranks are simulated rank by rank and step by step.
+inline constexpr int kMostStepwise = 64;
+
 /// Writes a step of `plan`: each rank's actions in the order of its schedule.
+///
+/// Of more than `most_stepwise` ranks, one pipeline stands for all that are alike (first_alike),
+/// and a collective is a meeting: it begins once its last rank has come and takes what it takes
+/// alone (GroupSums). That is never shorter than step by step, except that collectives of more than
+/// 32 members are scaled up; it differs by what ranks could do before the last one comes.
 /// `segments` are segments_of the plan; `devices` are cluster_ranks_of it.
 void write_step(StepBuilder& builder, const Plan& plan, const std::vector<Segment>& segments,
                 const StepNumbers& numbers, const std::vector<int>& devices, Labels labels,
-                StepPart part = StepPart::kWhole);
+                StepPart part = StepPart::kWhole, int most_stepwise = kMostStepwise);
 
 }  // namespace hethub

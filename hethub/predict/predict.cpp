@@ -59,8 +59,12 @@ bool is_bubble(const SimTask& task, const SimLabel& label) {
   return task.kind == SimTaskKind::kRecv && label.action.is_recv();
 }
 
+const std::vector<SimTask>& tasks_of(const SimStep& step, int device) {
+  return step.tasks[step.like.empty() ? device : step.like[device]];
+}
+
 void account(const StepBuilder& builder, const SimTimes& times, int device, RankPrediction& rank) {
-  const std::vector<SimTask>& tasks = builder.step().tasks[device];
+  const std::vector<SimTask>& tasks = tasks_of(builder.step(), device);
   for (std::size_t index = 0; index < tasks.size(); ++index) {
     const SimLabel& label = builder.labels().at(tasks[index].label);
     if (is_bubble(tasks[index], label)) continue;
@@ -74,7 +78,7 @@ void account(const StepBuilder& builder, const SimTimes& times, int device, Rank
 // Tasks with one label are one bar, from the first's begin to the last's end.
 void draw(const StepBuilder& builder, const SimTimes& times, int device, int rank,
           Timeline& timeline) {
-  const std::vector<SimTask>& tasks = builder.step().tasks[device];
+  const std::vector<SimTask>& tasks = tasks_of(builder.step(), device);
   int last_label = -1;
   for (std::size_t index = 0; index < tasks.size(); ++index) {
     const SimSpan& when = times.tasks[device][index];

@@ -17,7 +17,8 @@ class Player {
         next_(step.tasks.size(), 0),
         arrived_(step.messages, -1.0),
         waiter_(step.messages, -1),
-        channel_free_(step.channels, 0.0) {
+        channel_free_(step.channels, 0.0),
+        meetings_(step.meetings.size()) {
     times_.rank_seconds.assign(step.tasks.size(), 0.0);
     if (!every_) return;
     times_.tasks.resize(step.tasks.size());
@@ -34,6 +35,11 @@ class Player {
       run(rank);
     }
     check_done();
+    for (std::size_t rank = 0; rank < step_.like.size(); ++rank) {
+      const auto like = static_cast<std::size_t>(step_.like[rank]);
+      times_.rank_seconds[rank] = times_.rank_seconds[like];
+      if (every_ && like != rank) times_.tasks[rank] = times_.tasks[like];
+    }
     times_.step_seconds =
         times_.rank_seconds.empty()
             ? 0
@@ -52,6 +58,8 @@ class Player {
         clock += task.seconds;
       } else if (task.kind == SimTaskKind::kSend) {
         send(task, clock);
+      } else if (task.kind == SimTaskKind::kMeet) {
+        if (!meet(task, rank, clock)) return;
       } else {
         if (arrived_[task.message] < 0) {
           waiter_[task.message] = rank;
@@ -72,6 +80,23 @@ class Player {
     if (waiter_[task.message] >= 0) ready_.push_back(waiter_[task.message]);
   }
 
+  // Whether the meeting is over. Who comes is waited for, and runs again once all have come.
+  bool meet(const SimTask& task, int rank, double& clock) {
+    Meeting& meeting = meetings_[task.message];
+    const SimMeeting& stated = step_.meetings[task.message];
+    if (meeting.come < stated.ranks) {
+      ++meeting.come;
+      meeting.last = std::max(meeting.last, clock);
+      if (meeting.come < stated.ranks) {
+        meeting.waiters.push_back(rank);
+        return false;
+      }
+      ready_.insert(ready_.end(), meeting.waiters.begin(), meeting.waiters.end());
+    }
+    clock = meeting.last + stated.seconds;
+    return true;
+  }
+
   void check_done() const {
     for (std::size_t rank = 0; rank < next_.size(); ++rank) {
       if (next_[rank] == step_.tasks[rank].size()) continue;
@@ -82,12 +107,19 @@ class Player {
     }
   }
 
+  struct Meeting {
+    int come = 0;
+    double last = 0;
+    std::vector<int> waiters = {};
+  };
+
   const SimStep& step_;
   bool every_;
   std::vector<std::size_t> next_;
   std::vector<double> arrived_;  // by message; negative: not yet
   std::vector<int> waiter_;      // by message: the rank that waits for it
   std::vector<double> channel_free_;
+  std::vector<Meeting> meetings_;
   std::vector<int> ready_;
   SimTimes times_;
 };

@@ -8,7 +8,7 @@
 
 namespace hethub {
 
-enum class SimTaskKind : std::uint8_t { kWork, kSend, kRecv };
+enum class SimTaskKind : std::uint8_t { kWork, kSend, kRecv, kMeet };
 
 /// One thing a rank does. A rank does its tasks in order, one at a time.
 ///
@@ -16,12 +16,19 @@ enum class SimTaskKind : std::uint8_t { kWork, kSend, kRecv };
 ///     send   hands `message` to its channel and goes on; the message arrives once the channel has
 ///            carried what it was handed before, `seconds` later
 ///     recv   waits until `message` has arrived; its sender may wait for that too
+///     meet   waits until all ranks of the meeting `message` have come, and then for its seconds
 struct SimTask {
   SimTaskKind kind = SimTaskKind::kWork;
   double seconds = 0;
   int message = -1;
   int channel = -1;  ///< of a send
   int label = -1;    ///< for the caller; tasks with the same label make one bar of a timeline
+};
+
+/// A collective as one event: it begins once all have come and keeps them until its end.
+struct SimMeeting {
+  int ranks = 0;       ///< that come, once each
+  double seconds = 0;  ///< from the last one's coming
 };
 
 /// What all ranks do in a step, and how many messages and channels their tasks name. Each message
@@ -32,6 +39,9 @@ struct SimStep {
   std::vector<std::vector<SimTask>> tasks = {};  ///< by rank
   int messages = 0;
   int channels = 0;
+  std::vector<SimMeeting> meetings = {};
+  std::vector<int> like =
+      {};  ///< by rank: the rank whose times it has; empty: its own, all of them
 };
 
 /// From when to when, in seconds after the start of the step.

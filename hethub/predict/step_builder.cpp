@@ -24,6 +24,11 @@ double bytes_of(const SimCollective& collective, const Slot& slot) {
 
 StepBuilder::StepBuilder(const CostModel& costs) : costs_(costs) {
   step_.tasks.resize(costs.ranks().size());
+  std::map<std::string, int> kinds;
+  for (const RankPlace& place : costs.ranks()) {
+    const auto found = kinds.try_emplace(place.kind, static_cast<int>(kinds.size())).first;
+    kind_of_rank_.push_back(found->second);
+  }
 }
 
 int StepBuilder::add_label(SimLabel label) {
@@ -32,9 +37,12 @@ int StepBuilder::add_label(SimLabel label) {
 }
 
 const TransferRates& StepBuilder::rates(int from, int to) {
-  const auto found = rates_.find({from, to});
-  if (found != rates_.end()) return found->second;
-  return rates_[{from, to}] = costs_.transfer_rates(from, to);
+  const std::vector<RankPlace>& ranks = costs_.ranks();
+  const bool near = ranks.at(from).node == ranks.at(to).node;
+  const auto [found, is_new] =
+      rates_.try_emplace({kind_of_rank_[from], kind_of_rank_[to], near}, TransferRates{});
+  if (is_new) found->second = costs_.transfer_rates(from, to);
+  return found->second;
 }
 
 double StepBuilder::addition_seconds(int rank, const Op& addition) {
@@ -72,6 +80,33 @@ void StepBuilder::accept(int rank, int peer, double bytes, Envelope envelope) {
   if (envelope.place == DataPlace::kDevice && cost.upload_seconds > 0) {
     work(rank, cost.upload_seconds, envelope.label);
   }
+}
+
+int StepBuilder::add_meeting(SimMeeting meeting) {
+  step_.meetings.push_back(meeting);
+  return static_cast<int>(step_.meetings.size()) - 1;
+}
+
+void StepBuilder::meet(int rank, int meeting, int label) {
+  step_.tasks.at(rank).push_back({.kind = SimTaskKind::kMeet, .message = meeting, .label = label});
+}
+
+void StepBuilder::let_stand_for(int other, int rank) {
+  for (int next = static_cast<int>(step_.like.size()); next < std::ssize(step_.tasks); ++next) {
+    step_.like.push_back(next);
+  }
+  step_.like.at(rank) = other;
+}
+
+double StepBuilder::alone_seconds(std::vector<int> group, const CollectiveAlgorithm& algorithm,
+                                  const ChunkTable& chunks, DType dtype, DataPlace place) const {
+  StepBuilder alone(costs_);
+  SimCollective collective =
+      alone.begin_collective(std::move(group), algorithm, chunks, dtype, place);
+  for (int position = 0; position < std::ssize(collective.group); ++position) {
+    alone.take_part(collective, position);
+  }
+  return simulate(alone.step(), SimDetail::kEndsOnly).step_seconds;
 }
 
 SimCollective StepBuilder::begin_collective(std::vector<int> group, CollectiveAlgorithm algorithm,

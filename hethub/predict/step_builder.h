@@ -84,6 +84,25 @@ class StepBuilder {
   /// costs what addition_of it costs on that rank's kind.
   void take_part(SimCollective& collective, int position, int label = -1);
 
+  /// A collective as one event, to which that many ranks come. Returns its number.
+  int add_meeting(SimMeeting meeting);
+
+  /// `rank` comes to a meeting.
+  void meet(int rank, int meeting, int label = -1);
+
+  /// `rank` has the times of `other`, which does its tasks for it.
+  void let_stand_for(int other, int rank);
+
+  /// Seconds of a collective that begins on all ranks at once with nothing beside it.
+  double alone_seconds(std::vector<int> group, const CollectiveAlgorithm& algorithm,
+                       const ChunkTable& chunks, DType dtype,
+                       DataPlace place = DataPlace::kDevice) const;
+
+  const CostModel& costs() const { return costs_; }
+
+  /// A number for a rank's kind, alike for alike kinds.
+  int kind_of(int rank) const { return kind_of_rank_.at(rank); }
+
   const SimStep& step() const { return step_; }
   const std::vector<SimLabel>& labels() const { return labels_; }
 
@@ -104,7 +123,8 @@ class StepBuilder {
   const CostModel& costs_;
   SimStep step_;
   std::vector<SimLabel> labels_;
-  std::map<std::pair<int, int>, TransferRates> rates_;
+  std::vector<int> kind_of_rank_ = {};  // numbers, in the order of their first ranks
+  std::map<std::tuple<int, int, bool>, TransferRates> rates_;  // by kinds, and whether in one node
   std::map<std::pair<int, int>, int> channels_;
   // By kind, dtype, count, terms and stride.
   std::map<std::tuple<std::string, DType, std::int64_t, std::int64_t, std::int64_t>, double>

@@ -231,6 +231,35 @@ TEST(Predict, a_plan_that_leaves_devices_out_runs_on_those_of_its_kinds) {
   EXPECT_THROW(cluster_ranks_of(many, costs.ranks()), Error);
 }
 
+double step_seconds(const Plan& plan, const CostModel& costs, int most_stepwise) {
+  const ModelConfig model = example_model(4);
+  const std::vector<Segment> segments = segments_of(plan, model);
+  const StepNumbers numbers = numbers_of(plan, distinct_rank_plans(plan, model, segments), costs);
+  StepBuilder builder(costs);
+  write_step(builder, plan, segments, numbers, cluster_ranks_of(plan, costs.ranks()), Labels::kNone,
+             StepPart::kWhole, most_stepwise);
+  return simulate(builder.step(), SimDetail::kEndsOnly).step_seconds;
+}
+
+TEST(Predict, one_pipeline_for_all_that_are_alike_is_a_little_slower_at_most) {
+  for (const double rate : {1e7, 1e9, 1e11}) {
+    for (int replicas = 2; replicas <= 6; ++replicas) {
+      const CostModel costs(example_cluster(replicas, 2 * replicas, {1e-6, rate}), {});
+      std::vector<Pipeline> pipelines;
+      for (int replica = 0; replica < replicas; ++replica) {
+        const int last = replicas + replica;
+        pipelines.push_back(example_pipeline({replica, last}, {"a", "b"}, {3, 1}, 1, 5));
+        pipelines.push_back(example_pipeline({last + replicas}, {"b"}, {4}, 1, 2));
+      }
+      const Plan plan = example_plan(pipelines);
+      const double stepwise = step_seconds(plan, costs, kMostStepwise);
+      const double by_alike = step_seconds(plan, costs, 0);
+      EXPECT_GE(by_alike, stepwise * (1 - 1e-9)) << replicas;
+      EXPECT_LE(by_alike, stepwise * 1.15) << replicas;
+    }
+  }
+}
+
 TEST(WhatIf, a_part_twice_as_fast_is_worth_at_most_a_factor_of_two_and_all_parts_are_worth_it) {
   const CostModel costs(example_cluster(1, 1), {});
   const ModelConfig model = example_model(4);

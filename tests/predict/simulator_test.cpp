@@ -36,6 +36,16 @@ TEST(Simulator, a_channel_carries_one_message_at_a_time_in_order) {
   EXPECT_EQ(simulate(step, SimDetail::kEndsOnly).rank_seconds, (std::vector<double>{0, 10, 5, 1}));
 }
 
+TEST(Simulator, a_meeting_begins_with_its_last_rank_and_ranks_alike_share_their_times) {
+  const SimTask meet{.kind = SimTaskKind::kMeet, .message = 0};
+  SimStep step{.tasks = {{work(1), meet, work(1)}, {work(4), meet}, {}},
+               .meetings = {{.ranks = 2, .seconds = 2}},
+               .like = {0, 1, 0}};
+  EXPECT_EQ(simulate(step).rank_seconds, (std::vector<double>{7, 6, 7}));
+  step.meetings[0].ranks = 3;
+  EXPECT_THROW(simulate(step), Error);
+}
+
 TEST(Simulator, a_step_that_cannot_finish_names_who_waits) {
   const SimStep step{
       .tasks = {{recv(0), send(1, 0, 1)}, {recv(1), send(0, 1, 1)}}, .messages = 2, .channels = 2};

@@ -1,0 +1,63 @@
+#include "hethub/predict/group_sums.h"
+
+#include <algorithm>
+
+#include "hethub/collective/choice.h"
+#include "hethub/plan/rank_plan.h"
+
+namespace hethub {
+namespace {
+
+constexpr std::ptrdiff_t kMostMembers = 32;
+
+// Some of a segment's holders, each with what it owns.
+Segment part_of(const Segment& segment, std::ptrdiff_t members) {
+  Segment part;
+  const auto all = std::ssize(segment.ranks);
+  for (std::ptrdiff_t member = 0; member < members; ++member) {
+    const auto at = member < members / 2 ? member : all - members + member;
+    part.ranks.push_back(segment.ranks[at]);
+    part.owned.push_back(segment.owned[at]);
+    part.elements += segment.owned[at];
+  }
+  return part;
+}
+
+}  // namespace
+
+double GroupSums::gradient_seconds(const Segment& segment, const std::vector<int>& devices) {
+  return seconds(segment, devices, gradient_algorithm);
+}
+
+double GroupSums::parameter_seconds(const Segment& segment, const std::vector<int>& devices) {
+  return seconds(segment, devices, parameter_algorithm);
+}
+
+double GroupSums::seconds(const Segment& segment, const std::vector<int>& devices, Choose choose) {
+  const auto all = std::ssize(segment.ranks);
+  const Segment part = part_of(segment, std::min(all, kMostMembers));
+  const std::vector<RankPlace>& places = builder_.costs().ranks();
+  std::vector<int> group;
+  std::vector<std::int64_t> key = {choose == gradient_algorithm ? 0 : 1, all};
+  std::map<int, int> nodes;
+  for (std::size_t member = 0; member < part.ranks.size(); ++member) {
+    group.push_back(devices[part.ranks[member]]);
+    const RankPlace& place = places[group.back()];
+    const auto node = nodes.try_emplace(place.node, static_cast<int>(nodes.size())).first;
+    key.insert(key.end(), {part.owned[member], builder_.kind_of(group.back()), node->second});
+  }
+  const auto [found, is_new] = known_.try_emplace(std::move(key), 0.0);
+  if (!is_new) return found->second;
+  const double alone = builder_.alone_seconds(group, choose(part), part.owned, DType::kF32);
+  found->second = alone * static_cast<double>(all - 1) / static_cast<double>(group.size() - 1);
+  return found->second;
+}
+
+double GroupSums::summary_seconds(const std::vector<int>& devices) const {
+  const auto ranks = static_cast<int>(devices.size());
+  return builder_.alone_seconds(devices, host_all_gather(ranks),
+                                ChunkTable(devices.size(), summary_numbers(ranks)), DType::kF64,
+                                DataPlace::kHost);
+}
+
+}  // namespace hethub
