@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/bench_compute.h"
 #include "cli/bench_rank.h"
 #include "cli/bench_text.h"
 #include "cli/temporary_folder.h"
@@ -329,6 +330,8 @@ void add_bench(CLI::App& app, VerbCall& call) {
   CLI::App& bench = *app.add_subcommand("bench", "measure how fast the parts are here");
   bench.require_subcommand(1);
   add_comm(bench, call);
+  add_bench_ops(bench, call);
+  add_bench_step(bench, call);
 }
 
 }  // namespace hethub

@@ -210,6 +210,9 @@ std::vector<OpTime> time_ops(Backend& backend, const std::vector<Op>& ops,
   std::vector<OpTime> times;
   for (Timer::Entry& entry : entries) {
     entry.time.seconds = median_of(entry.samples);
+    if (!entry.samples.empty()) {
+      entry.time.least = *std::min_element(entry.samples.begin(), entry.samples.end());
+    }
     times.push_back(std::move(entry.time));
   }
   return times;

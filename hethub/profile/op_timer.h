@@ -25,6 +25,7 @@ struct OpTimerOptions {
 struct OpTime {
   Op op = {};
   double seconds = 0;  ///< median over batches of runs
+  double least = 0;    ///< of the fastest batch
   int runs = 0;
   std::string problem = {};  ///< not empty: the device cannot run it, and says why
 };

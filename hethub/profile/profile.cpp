@@ -7,18 +7,11 @@
 
 #include "hethub/base/error.h"
 #include "hethub/profile/link_timer.h"
+#include "hethub/profile/peaks.h"
 #include "hethub/profile/program_costs.h"
 
 namespace hethub {
 namespace {
-
-std::vector<Op> square_products() {
-  std::vector<Op> ops;
-  for (const std::int64_t size : {256, 512, 1024}) {
-    ops.push_back({text("product ", size), DType::kF32, Linear{size, size, size, false}});
-  }
-  return ops;
-}
 
 void take_times(const std::vector<OpTime>& times, KindProfile& profile) {
   double& peak = profile.costs.gemm_flops_per_s[std::string(name_of(DType::kF32))];
@@ -44,7 +37,7 @@ void take_times(const std::vector<OpTime>& times, KindProfile& profile) {
 KindProfile profile_kind(Backend& backend, const ProfileOptions& options) {
   KindProfile profile;
   std::vector<Op> ops = distinct_ops(covering_plans(options.model, options.covered), options.model);
-  const std::vector<Op> products = square_products();
+  const std::vector<Op> products = square_products(DType::kF32);
   ops.insert(ops.end(), products.begin(), products.end());
   auto times = time_ops(backend, ops, options.timing);
   profile.costs.action_seconds = time_action(backend);

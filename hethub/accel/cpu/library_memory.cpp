@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "hethub/base/allocations.h"
+
 namespace hethub {
 namespace {
 
@@ -47,6 +49,7 @@ void* allocate(std::size_t bytes) {
     void* block = take(slabs[slab_of_thread], slab_memory[slab_of_thread], bytes);
     if (block != nullptr) return block;
   }
+  count_allocation();
   for (;;) {
     void* block = std::malloc(bytes == 0 ? 1 : bytes);
     if (block != nullptr) return block;
