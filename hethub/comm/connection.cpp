@@ -10,6 +10,7 @@ Connection::Connection(std::unique_ptr<Wire> wire, MessageTable& table)
     : wire_(std::move(wire)),
       table_(table),
       posted_(table.all()),
+      pulls_(table.all()),
       arrivals_(kStored),
       store_(static_cast<std::size_t>(kStored * kEagerBytes)),
       control_(2 * table.all().size() + kStored),
@@ -46,8 +47,7 @@ void Connection::start_recv(int index) {
   wanted.state = MessageState::kReceiving;
   if (!agrees(wanted, kept.frame)) return;
   if (kept.frame.kind == FrameKind::kOffer) {
-    push_control(
-        {.kind = FrameKind::kClear, .match = table_.handle_of(index).id(), .id = kept.frame.id});
+    take_offer(index, kept.frame);
     forget(*found);
   } else if (kept.complete) {
     if (wanted.bytes > 0) {
@@ -64,8 +64,12 @@ void Connection::start_recv(int index) {
 
 void Connection::cancel(int index) {
   const auto is_it = [index](const Message&, int candidate) { return candidate == index; };
+  message(index).stamp = kVoidStamp;  // what a peer pulls from now on is void
   for (MessageQueue* queue : {&posted_, &outgoing_, &parts_}) {
     if (queue->take(is_it) == index) break;
+  }
+  if (pulls_.take(is_it) == index) {
+    push_control({.kind = FrameKind::kPulled, .id = message(index).partner});
   }
   if (in_.message == index) {
     in_.message = -1;
@@ -109,6 +113,7 @@ void Connection::pump() {
     more = read_frames();
     write_frames();
   }
+  if (!pulls_.empty()) pull();
   wire_->flush();
   if (wire_->end().empty()) return;
   dead_ = true;
@@ -216,6 +221,9 @@ void Connection::begin_frame() {
     case FrameKind::kGone:
       begin_gone(frame);
       return;
+    case FrameKind::kPulled:
+      begin_pulled(frame);
+      return;
     case FrameKind::kCredit:
       if (frame.bytes > static_cast<std::uint64_t>(kStored - credit_)) break;
       credit_ += static_cast<int>(frame.bytes);
@@ -267,7 +275,7 @@ void Connection::begin_offer(const Frame& frame) {
   give_credit();
   message(index).state = MessageState::kReceiving;
   if (!agrees(message(index), frame)) return;
-  push_control({.kind = FrameKind::kClear, .match = table_.handle_of(index).id(), .id = frame.id});
+  take_offer(index, frame);
 }
 
 void Connection::begin_clear(const Frame& frame) {

@@ -15,7 +15,7 @@ namespace hethub {
 
 enum class FrameKind : std::uint32_t {
   kEager = 1,    ///< a small message, whole: match, check, bytes; then the bytes
-  kOffer,        ///< a large message: match, check, bytes, id of the sender's end
+  kOffer,        ///< a large message: match, check, bytes, id of the sender's end, where it lies
   kClear,        ///< the receiver has a place: id of the sender's end, match = the receiver's id
   kPart,         ///< the next bytes of an offered message: id of the receiver's end, bytes
   kGone,         ///< the sender gave it up: id of the receiver's end
@@ -23,6 +23,7 @@ enum class FrameKind : std::uint32_t {
   kAbort,        ///< the job failed: bytes of text
   kGoodbye,      ///< this rank will send no more
   kGoodbyeSeen,  ///< all before the goodbye has been read
+  kPulled,       ///< the receiver has copied an offered message itself: id of the sender's end
 };
 
 inline constexpr std::uint32_t kFrameMagic = 0x42485448;  // "HTHB"
@@ -36,8 +37,9 @@ struct Frame {
   std::uint64_t check = 0;
   std::uint64_t bytes = 0;
   std::uint64_t id = 0;
+  PeerMemory memory = {};  ///< of an offer between processes of one system
 };
-static_assert(sizeof(Frame) == 40);
+static_assert(sizeof(Frame) == 56);
 
 /// Why a connection can go no further.
 enum class ConnectionProblem : std::uint8_t {
@@ -51,7 +53,8 @@ enum class ConnectionProblem : std::uint8_t {
 
 /// The messages between this rank and one peer, over a wire: frames, order, matching, and a fixed
 /// store for messages that come before they are asked for. A message up to kEagerBytes is sent at
-/// once; a larger one is offered and sent when the receiver has a place for it. The sender keeps
+/// once; a larger one is offered. When the receiver has a place for it, it copies it from the
+/// sender's memory where the wire can, or lets the sender send it. The sender keeps
 /// count of the room in the receiver's store, so that reading never stops and no message stands in
 /// the way of another. Never blocks.
 ///
@@ -60,6 +63,8 @@ class Connection {
  public:
   static constexpr std::int64_t kEagerBytes = 8192;
   static constexpr std::int64_t kPartBytes = std::int64_t{256} * 1024;
+  /// Copied at once from the peer's memory; other callers wait for the lock so long.
+  static constexpr std::int64_t kPullBytes = std::int64_t{256} * 1024;
   static constexpr std::size_t kMostAbortText = 2048;
   /// Messages that a peer may send before they are asked for, and how many of them are taken before
   /// the sender hears of it.
@@ -79,6 +84,9 @@ class Connection {
 
   /// Reads and writes what can be without waiting.
   void pump();
+
+  /// Whether the next pump() has more to copy.
+  bool busy() const { return !pulls_.empty(); }
 
   Wire& wire() { return *wire_; }
   ConnectionProblem problem() const { return problem_; }
@@ -135,6 +143,9 @@ class Connection {
   void begin_part(const Frame& frame);
   void begin_clear(const Frame& frame);
   void begin_gone(const Frame& frame);
+  void begin_pulled(const Frame& frame);
+  void take_offer(int index, const Frame& frame);
+  void pull();
   void end_payload();
   int keep(const Frame& frame);
   void forget(int arrival);
@@ -149,6 +160,7 @@ class Connection {
   MessageTable& table_;
 
   MessageQueue posted_;
+  MessageQueue pulls_;
   std::vector<Arrival> arrivals_;
   std::vector<std::byte> store_;
   std::vector<int> arrival_order_;

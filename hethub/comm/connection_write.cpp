@@ -50,6 +50,10 @@ bool Connection::next_frame() {
       out_.frame.kind = FrameKind::kEager;
       out_.from = sent.data;
       out_.size = sent.bytes;
+    } else if (wire_->can_pull()) {
+      sent.stamp = out_.frame.id;
+      out_.frame.memory = {.data = reinterpret_cast<std::uintptr_t>(sent.data),
+                           .stamp = reinterpret_cast<std::uintptr_t>(&sent.stamp)};
     }
   } else if (!parts_.empty()) {
     next_part(parts_.pop());

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "hethub/comm/wire.h"
+
 namespace hethub {
 
 /// Pairs a receive with its send. Messages of one `match` between two ranks keep their order.
@@ -38,6 +40,8 @@ enum class MessageState : std::uint8_t {
   kFailed,  ///< the job failed first; its memory is not touched any more
 };
 
+inline constexpr std::uint64_t kVoidStamp = ~std::uint64_t{0};
+
 /// The state of one message at one end.
 struct Message {
   MessageState state = MessageState::kFree;
@@ -47,7 +51,10 @@ struct Message {
   std::byte* data = nullptr;
   std::int64_t bytes = 0;
   std::int64_t done = 0;
-  std::uint64_t partner = 0;  ///< the receiver's id for it, once it is offered and cleared
+  std::uint64_t partner = 0;  ///< the other end's id for it, once it is offered and cleared
+  PeerMemory source = {};     ///< of a receive: where it can be pulled from
+  /// Of a send that is offered and may be pulled: its id. Otherwise kVoidStamp, which is no id.
+  std::uint64_t stamp = kVoidStamp;
   std::uint32_t generation = 0;
   int next = -1;  ///< the next in whichever queue it stands
 };
@@ -127,6 +134,7 @@ class MessageTable {
   void release(int index) {
     Message& message = messages_[static_cast<std::size_t>(index)];
     message.state = MessageState::kFree;
+    message.stamp = kVoidStamp;
     ++message.generation;
     free_.push(index);
   }

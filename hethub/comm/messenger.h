@@ -121,6 +121,8 @@ class Messenger {
   void pump(int peer);
   void after_pump(int peer, std::uint64_t completed_before, bool left_before);
   void pump_attended();
+  bool busy() const;
+  void copy_on(Lock& lock);
   void update_attention();
   template <typename Done>
   void drive(Lock& lock, int peer, Deadline until, const Done& done);

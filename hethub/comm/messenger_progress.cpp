@@ -1,4 +1,4 @@
-#include <array>
+#include <algorithm>
 #include <utility>
 
 #include <sched.h>
@@ -88,7 +88,7 @@ template <typename Done>
 void Messenger::spin(Lock& lock, int peer, Deadline until, const Done& done) {
   ++spinning_;
   update_attention();
-  const auto begin = Clock::now();
+  auto begin = Clock::now();
   auto now = begin;
   const auto looks = crowded_ ? kCrowdedLooks : kLooks;
   bool late = false;
@@ -101,7 +101,9 @@ void Messenger::spin(Lock& lock, int peer, Deadline until, const Done& done) {
     look(peer, round);
     if (!yields && round % kClockRounds != 0) continue;
     const auto before = std::exchange(now, Clock::now());
-    late = now >= until || now - begin > kYields || (yields && now - before > kBusy);
+    if (busy()) begin = now;
+    late =
+        now >= until || now - begin > kYields || (yields && begin != now && now - before > kBusy);
   }
   --spinning_;
   update_attention();
@@ -112,7 +114,7 @@ void Messenger::sleep(Lock& lock, Deadline until, const Done& done) {
   take_over();
   sleeping_ = true;
   update_attention();
-  if (!done() && !failure_) look_at_events(until, &lock);
+  if (!done() && !failure_ && !busy()) look_at_events(until, &lock);
   sleeping_ = false;
   update_attention();
 }
@@ -162,6 +164,23 @@ void Messenger::pump_attended() {
   }
 }
 
+// Whether a message is being copied.
+bool Messenger::busy() const {
+  return std::any_of(attendable_.begin(), attendable_.end(), [this](int peer) {
+    return connections_[static_cast<std::size_t>(peer)]->busy();
+  });
+}
+
+// Copies while no caller does.
+void Messenger::copy_on(Lock& lock) {
+  while (busy() && spinning_ == 0 && !closing_) {
+    pump_attended();
+    lock.unlock();
+    ::sched_yield();
+    lock.lock();
+  }
+}
+
 // Peers wake this rank unless somebody looks for what they send.
 void Messenger::update_attention() {
   const bool wanted = spinning_ > 0 || (callers_drive_ && !sleeping_);
@@ -192,6 +211,7 @@ void Messenger::run_progress() {
     const std::span<const int> peers = thread_place_.sleep(numbers, Deadline::max());
     lock.lock();
     handle_events(peers);
+    copy_on(lock);
   }
 }
 
@@ -208,6 +228,7 @@ void Messenger::park(Lock& lock) {
   pump_attended();
   look_at_events({}, nullptr);
   update_attention();
+  copy_on(lock);
 }
 
 void Messenger::handle_events(std::span<const int> peers) {

@@ -1,12 +1,19 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace hethub {
+
+/// Memory of the peer's process, as the peer addresses it.
+struct PeerMemory {
+  std::uint64_t data = 0;   ///< 0: it offers none
+  std::uint64_t stamp = 0;  ///< where eight bytes say which offer the data belong to
+};
 
 /// The seam to a transport: an ordered stream of bytes to and from one peer, which never blocks.
 /// It knows nothing of messages, tensors or deadlines; those are the Messenger's, above all wires.
@@ -25,6 +32,17 @@ class Wire {
 
   /// Gives what has arrived, up to the size of `to`; returns the bytes given.
   virtual std::size_t read(std::span<std::byte> to) = 0;
+
+  /// Whether `pull` may work: both ends are processes of one system.
+  virtual bool can_pull() const { return false; }
+
+  /// Copies memory of the peer's process straight to `to`, then the word at `stamp`, which says
+  /// whether the memory was still as promised after the copy. False if the system does not let this
+  /// process, or the peer is gone; can_pull() is then false.
+  virtual bool pull(const PeerMemory& /*from*/, std::span<std::byte> /*to*/,
+                    std::uint64_t& /*stamp*/) {
+    return false;
+  }
 
   /// Ends a burst of writes and reads: wakes a peer that sleeps until there is data or room.
   virtual void flush() = 0;

@@ -19,10 +19,12 @@
 namespace hethub {
 
 /// The transports that every test of messages runs over. The rings are small, so that messages
-/// wrap around them many times.
-enum class Transport { kShm, kTcp };
+/// wrap around them many times; kRings is shared memory where the system lets no process read
+/// another's memory.
+enum class Transport { kShm, kRings, kTcp };
 
 inline std::string name_of(Transport transport) {
+  if (transport == Transport::kRings) return "rings";
   return transport == Transport::kShm ? "shm" : "tcp";
 }
 
@@ -57,8 +59,9 @@ inline WirePair wire_pair(Transport transport, std::int64_t ring_bytes = 4096) {
   }
   SharedRings rings = SharedRings::create(ring_bytes);
   SharedRings opened = SharedRings::open(::getpid(), rings.descriptor(), ring_bytes, rings.nonce());
-  return {make_shm_wire(std::move(rings), std::move(sockets.first), true),
-          make_shm_wire(std::move(opened), std::move(sockets.second), false)};
+  const bool pulls = transport == Transport::kShm;
+  return {make_shm_wire(std::move(rings), std::move(sockets.first), true, pulls),
+          make_shm_wire(std::move(opened), std::move(sockets.second), false, pulls)};
 }
 
 /// All ranks of a world in this process, each with its own messenger.

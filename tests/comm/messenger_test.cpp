@@ -256,7 +256,7 @@ TEST_P(EveryTransport, a_rank_that_waits_burns_no_core) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, EveryTransport,
-                         ::testing::Values(Transport::kShm, Transport::kTcp),
+                         ::testing::Values(Transport::kShm, Transport::kRings, Transport::kTcp),
                          [](const auto& info) { return name_of(info.param); });
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "hethub/base/error.h"
 
@@ -31,6 +33,8 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 // The shared memory: this, then the bytes of the ring from the first, then of that to the first.
 struct Heads {
   std::uint64_t nonce = 0;
+  std::atomic<std::int32_t> first_pid = 0;
+  std::atomic<std::int32_t> second_pid = 0;
   RingHead from_first = {};
   RingHead to_first = {};
 };
@@ -118,14 +122,17 @@ namespace {
 // consistent, so one of the two sees the other.
 class ShmWire : public Wire {
  public:
-  ShmWire(SharedRings rings, Descriptor socket, bool first)
+  ShmWire(SharedRings rings, Descriptor socket, bool first, bool pulls)
       : rings_(std::move(rings)),
         socket_(std::move(socket)),
         out_(first ? heads_of(rings_).from_first : heads_of(rings_).to_first),
         in_(first ? heads_of(rings_).to_first : heads_of(rings_).from_first),
         out_bytes_(rings_.memory() + kHeadBytes + (first ? 0 : rings_.ring_bytes())),
         in_bytes_(rings_.memory() + kHeadBytes + (first ? rings_.ring_bytes() : 0)),
-        capacity_(static_cast<std::uint64_t>(rings_.ring_bytes())) {
+        capacity_(static_cast<std::uint64_t>(rings_.ring_bytes())),
+        peer_pid_(first ? heads_of(rings_).second_pid : heads_of(rings_).first_pid),
+        pulls_(pulls) {
+    (first ? heads_of(rings_).first_pid : heads_of(rings_).second_pid).store(::getpid());
     ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
     attend(false);
   }
@@ -156,6 +163,18 @@ class ShmWire : public Wire {
     taken_ += size;
     if (taken_ - in_.consumed.load(std::memory_order_relaxed) >= capacity_ / 4) give_room();
     return size;
+  }
+
+  bool can_pull() const override { return pulls_; }
+
+  bool pull(const PeerMemory& from, std::span<std::byte> to, std::uint64_t& stamp) override {
+    const std::array<iovec, 2> here = {{{to.data(), to.size()}, {&stamp, sizeof stamp}}};
+    const std::array<iovec, 2> there = {{{reinterpret_cast<void*>(from.data), to.size()},
+                                         {reinterpret_cast<void*>(from.stamp), sizeof stamp}}};
+    const ssize_t copied = ::process_vm_readv(peer_pid_.load(), here.data(), here.size(),
+                                              there.data(), there.size(), 0);
+    pulls_ = copied == static_cast<ssize_t>(to.size() + sizeof stamp);
+    return pulls_;
   }
 
   void flush() override {
@@ -240,6 +259,8 @@ class ShmWire : public Wire {
   std::byte* out_bytes_;
   std::byte* in_bytes_;
   std::uint64_t capacity_;
+  std::atomic<std::int32_t>& peer_pid_;
+  bool pulls_;
   std::uint64_t put_ = 0;        // written to the ring out
   std::uint64_t room_from_ = 0;  // of it, what the peer is known to have consumed
   std::uint64_t arrived_ = 0;    // known to be written to the ring in
@@ -252,8 +273,8 @@ class ShmWire : public Wire {
 
 }  // namespace
 
-std::unique_ptr<Wire> make_shm_wire(SharedRings rings, Descriptor socket, bool first) {
-  return std::make_unique<ShmWire>(std::move(rings), std::move(socket), first);
+std::unique_ptr<Wire> make_shm_wire(SharedRings rings, Descriptor socket, bool first, bool pulls) {
+  return std::make_unique<ShmWire>(std::move(rings), std::move(socket), first, pulls);
 }
 
 }  // namespace hethub

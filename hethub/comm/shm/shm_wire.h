@@ -41,7 +41,9 @@ class SharedRings {
 
 /// A wire over shared rings. `socket`, a connected stream socket to the peer, carries no data: a
 /// byte on it wakes a peer that sleeps, and its end tells that the peer is gone, however it ended.
-/// The peer that made the rings is `first`; exactly one end is.
-std::unique_ptr<Wire> make_shm_wire(SharedRings rings, Descriptor socket, bool first);
+/// The peer that made the rings is `first`; exactly one end is. `pulls`: large messages are copied
+/// once, by process_vm_readv, where the system lets this process; else through the rings.
+std::unique_ptr<Wire> make_shm_wire(SharedRings rings, Descriptor socket, bool first,
+                                    bool pulls = true);
 
 }  // namespace hethub
