@@ -1,5 +1,6 @@
 /* Times MPI_Allreduce (float, sum, in place) and messages both ways at once between ranks 0 and 1, as
- * `hethub bench comm` does: five batches, of each the slowest rank, of these the median.
+ * `hethub bench comm` does: five batches, of each the slowest rank, of these the median. Messages rotate
+ * through memory, as they do there, so that each one meets bytes that are out of cache.
  *
  *     mpirun -n 2 mpi SECONDS BYTES...      one JSON object a line
  */
@@ -8,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { kBatches = 5, kWarmUps = 5 };
+enum { kBatches = 5, kWarmUps = 5, kRotated = 64 << 20 };
 
 static float* data;
-static float* other;
+static char* sent;
+static char* received;
 static int rank;
 
 static void all_reduce(int bytes) {
@@ -19,9 +21,12 @@ static void all_reduce(int bytes) {
 }
 
 static void exchange(int bytes) {
+  static size_t at = 0;
   if (rank > 1) return;
-  MPI_Sendrecv(data, bytes, MPI_BYTE, 1 - rank, 0, other, bytes, MPI_BYTE, 1 - rank, 0,
+  if (at + (size_t)bytes > kRotated) at = 0;
+  MPI_Sendrecv(sent + at, bytes, MPI_BYTE, 1 - rank, 0, received + at, bytes, MPI_BYTE, 1 - rank, 0,
                MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  at += (size_t)bytes;
 }
 
 static int compare(const void* first, const void* second) {
@@ -54,12 +59,14 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const double seconds = argc > 1 ? atof(argv[1]) : 0.25;
+  sent = aligned_alloc(4096, kRotated);
+  received = aligned_alloc(4096, kRotated);
+  memset(sent, 1, kRotated);
+  memset(received, 1, kRotated);
   for (int at = 2; at < argc; ++at) {
     const int bytes = atoi(argv[at]);
     data = aligned_alloc(4096, (size_t)bytes + 4096);
-    other = aligned_alloc(4096, (size_t)bytes + 4096);
     memset(data, 0, (size_t)bytes);
-    memset(other, 0, (size_t)bytes);
     const double reduce = time_of(all_reduce, bytes, seconds);
     const double message = time_of(exchange, bytes, seconds);
     if (rank == 0) {
@@ -67,7 +74,6 @@ int main(int argc, char** argv) {
       fflush(stdout);
     }
     free(data);
-    free(other);
   }
   MPI_Finalize();
   return 0;
