@@ -194,7 +194,7 @@ void print_plans(const SearchResult& result) {
 }
 
 const char* note_of(const KindAlone& kind) {
-  if (!kind.proven) return " or more (the time limit ended its search)";
+  if (!kind.proven) return " or more (its search proved no limit)";
   return kind.tokens_per_second > 0 ? "" : " (no plan of it alone fits)";
 }
 
@@ -225,13 +225,13 @@ void print_reasons(const Answer& answer) {
     if (one.tokens_per_second > 0) {
       std::printf("  without %s: %+.1f %%%s\n", one.kind.c_str(),
                   100 * (one.tokens_per_second / rate - 1),
-                  one.proven ? "" : " or better (the time limit ended its search)");
+                  one.proven ? "" : " or better (its search proved no limit)");
     } else {
       std::printf("  without %s: no plan fits\n", one.kind.c_str());
     }
   }
   if (!answer.result.complete) {
-    std::printf("  the time limit ended the search: a better plan may be up to %.1f %% faster\n",
+    std::printf("  the search did not prove it best: a better plan may be up to %.1f %% faster\n",
                 100 * gap_of(answer.result));
   }
 }

@@ -14,7 +14,11 @@ std::vector<std::string> held_by_rank(const std::vector<Segment>& segments, int 
       sizes += text(' ', tensor.elements(), tensor.decays() ? "d" : "");
     }
     for (std::size_t holder = 0; holder < segment.ranks.size(); ++holder) {
-      held[segment.ranks[holder]] += text("; ", holder, sizes);
+      std::string& mine = held[segment.ranks[holder]];
+      mine += ";" + sizes + " owns";
+      for (const SegmentRange& range : owned_ranges(segment, static_cast<int>(holder))) {
+        mine += text(' ', range.count, segment.tensors[range.tensor].decays() ? "d" : "");
+      }
     }
   }
   return held;

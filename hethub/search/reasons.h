@@ -13,7 +13,7 @@ struct KindAlone {
   int devices = 0;
   std::int64_t sequences = 0;    ///< of the global batch
   double tokens_per_second = 0;  ///< of its best plan; 0 if none fits
-  bool proven = true;            ///< false: the time limit ended its search, so it may be more
+  bool proven = true;            ///< false: its search proved no limit, so it may be more
 };
 
 /// The upper bound of a mixed cluster: the sum over its kinds of the tokens/s of that kind's
@@ -35,7 +35,7 @@ UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy
 struct WithoutKind {
   std::string kind = {};
   double tokens_per_second = 0;  ///< of the best plan; 0 if none fits
-  bool proven = true;            ///< false: the time limit ended the search, so it may be more
+  bool proven = true;            ///< false: the search proved no limit, so it may be more
 };
 std::vector<WithoutKind> without_each_kind(const SearchRequest& request, const Strategy& strategy);
 

@@ -7,6 +7,7 @@
 #include "hethub/base/error.h"
 #include "hethub/base/split.h"
 #include "hethub/predict/run_pricer.h"
+#include "hethub/search/even_replicas.h"
 #include "hethub/search/replica_search.h"
 #include "hethub/search/space.h"
 
@@ -240,9 +241,13 @@ void ScaledSearch::try_longest() {
   if (fit(plan)) keep(plan);
 }
 
+bool ScaledSearch::is_kept(const Plan& plan) const {
+  return std::any_of(result_.best.begin(), result_.best.end(),
+                     [&](const Candidate& one) { return one.plan.pipelines == plan.pipelines; });
+}
+
 void ScaledSearch::keep(const Plan& plan) {
-  const auto same = [&](const Candidate& one) { return one.plan.pipelines == plan.pipelines; };
-  if (std::any_of(result_.best.begin(), result_.best.end(), same)) return;
+  if (is_kept(plan)) return;
   const std::vector<Segment> segments = segments_of(plan, request_.model);
   StepBuilder builder(request_.costs);
   write_step(builder, plan, segments, pricer_.numbers(plan, segments),
@@ -271,9 +276,69 @@ void ScaledSearch::try_more_and_more(int only_kind, double seconds) {
   }
 }
 
+// Plans of even replicas: fast to find, whatever the number of devices.
+void ScaledSearch::try_even() {
+  constexpr int kMostRounds = 4;
+  constexpr std::size_t kMostPlans = 8;
+  const std::vector<double> usable = usable_bytes_;
+  for (int round = 0; round < kMostRounds && result_.best.empty(); ++round) {
+    const PipelineTables table = tables(false);
+    for (const auto& pipelines : EvenReplicas(table).best(kMostPlans)) {
+      const bool late = seconds_left() < request_.time_limit_s / 2;
+      if (late && !result_.best.empty()) break;
+      const Plan plan = plan_of(pipelines);
+      if (!is_kept(plan) && fit(plan)) keep(plan);
+    }
+  }
+  usable_bytes_ = usable;
+}
+
+// No plan is faster: with a price for each kind's time, all devices' time in a step is worth at
+// least what every layer of every sequence costs where it is cheapest. Prices make kinds equally
+// good for a layer, and the devices' time in a second worth 1.
+double ScaledSearch::work_bound() {
+  const int layers = request_.model.layers;
+  const Recompute again = request_.pins.recompute.value_or(Recompute::kNone);
+  std::vector<int> sizes = request_.micro_batch_sizes;
+  if (request_.pins.micro_batch_size) sizes = {*request_.pins.micro_batch_size};
+  std::erase_if(sizes, [&](int size) { return size < 1 || size > request_.global_batch; });
+  const auto least = [&](std::size_t kind, int layer) {  // seconds of a sequence
+    double seconds = std::numeric_limits<double>::infinity();
+    for (const int size : sizes) {
+      const StageNumbers one = pricer_.stage(kinds_[kind], size, {layer, layer + 1}, again);
+      const double work = one.phase_seconds[0] + one.phase_seconds[1] -
+                          2 * request_.costs.action_seconds(kinds_[kind]);
+      seconds = std::min(seconds, std::max(0.0, work) / size);
+    }
+    return seconds;
+  };
+  std::vector<double> prices;
+  double rate = 0;
+  for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+    prices.push_back(1 / std::max(least(kind, layers / 2), 1e-30));
+    rate += prices.back() * static_cast<double>(ranks_[kind].size());
+  }
+  double worth = 0;
+  for (int layer = 0; layer < layers; ++layer) {
+    double cheapest = std::numeric_limits<double>::infinity();
+    for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+      cheapest = std::min(cheapest, prices[kind] * least(kind, layer));
+    }
+    worth += cheapest;
+  }
+  return static_cast<double>(request_.global_batch) * worth / rate;
+}
+
 SearchResult ScaledSearch::run() {
-  try_more_and_more(-1, request_.time_limit_s / 2);
-  for (int kind = 0; kinds_.size() > 1 && kind < std::ssize(kinds_); ++kind) {
+  try_even();
+  std::size_t devices = 0;
+  for (const std::vector<int>& ranks : ranks_) {
+    devices += ranks.size();
+  }
+  constexpr std::size_t kFew = 32;
+  const bool thorough = devices <= kFew || result_.best.empty();
+  if (thorough) try_more_and_more(-1, request_.time_limit_s / 2);
+  for (int kind = 0; thorough && kinds_.size() > 1 && kind < std::ssize(kinds_); ++kind) {
     try_more_and_more(kind, request_.time_limit_s / 4 / static_cast<double>(kinds_.size()));
   }
   if (result_.best.empty()) try_longest();
@@ -282,10 +347,14 @@ SearchResult ScaledSearch::run() {
     one.prediction = predict(one.plan, request_.model, request_.costs);
     one.plan.predicted_step_seconds = one.prediction.step_seconds;
   }
-  const ReplicaResult bound =
-      search_replicas(tables(true), {.seconds = std::max(0.05, seconds_left() / 2)});
+  result_.bound_seconds = work_bound();
+  if (thorough) {
+    const ReplicaResult relaxed =
+        search_replicas(tables(true), {.seconds = std::max(0.05, seconds_left() / 2)});
+    result_.bound_seconds = std::max(result_.bound_seconds, relaxed.bound_seconds);
+  }
   const double step = result_.best.front().prediction.step_seconds;
-  result_.bound_seconds = std::min(bound.bound_seconds, step);
+  result_.bound_seconds = std::min(result_.bound_seconds, step);
   result_.complete = result_.bound_seconds >= 0.999 * step;
   return std::move(result_);
 }

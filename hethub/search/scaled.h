@@ -14,11 +14,12 @@ namespace hethub {
 
 /// The strategy "exact" for more devices than can be looked at one by one. See make_strategy.
 ///
-/// Devices are told apart by their kind only. search_replicas chooses the pipelines from a table:
-/// compute as in the simulation, messages over links inside a kind, memory from StageMemory. Its
-/// plan is then simulated and its memory planned in full; if a rank does not fit, its kind is taken
-/// to have less, and the search is run again. The bound holds for every plan: its pipelines need
-/// not fill nor send messages, and memory is for parameters and their gradients only.
+/// Devices are told apart by their kind only. EvenReplicas chooses pipelines, and of up to 32
+/// devices search_replicas too, from a table: compute as in the simulation, messages over links
+/// inside a kind, memory from StageMemory. Their plans are then simulated and their memory planned
+/// in full; if no plan fits, kinds are taken to have less, and the search is run again. The bound
+/// holds for every plan: its pipelines need not fill nor send messages, and layers and memory are
+/// shared out freely.
 class ScaledSearch {
  public:
   /// Keeps a reference to the request, which Strategy::find has checked.
@@ -37,6 +38,9 @@ class ScaledSearch {
   bool fit(const Plan& plan);
   std::int64_t try_plan(int only_kind, std::int64_t most_replicas);
   void try_more_and_more(int only_kind, double seconds);
+  void try_even();
+  double work_bound();
+  bool is_kept(const Plan& plan) const;
   void try_longest();
   void keep(const Plan& plan);
   double seconds_left() const;

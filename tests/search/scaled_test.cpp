@@ -51,6 +51,18 @@ TEST(ScaledSearch, plans_of_many_devices_are_valid_and_fit) {
   }
 }
 
+TEST(ScaledSearch, many_devices_come_near_the_bound_where_links_and_fills_cost_little) {
+  for (const auto& [a, b] : {std::pair{40, 0}, {48, 48}, {64, 32}}) {
+    const CostModel costs(example_cluster(a, b, {1e-9, 1e13}), {});
+    const SearchRequest request = request_of(costs, example_model(4), 64 * (a + b));
+    const SearchResult result = ScaledSearch(request).run();
+    ASSERT_FALSE(result.best.empty());
+    const double step = result.best.front().prediction.step_seconds;
+    EXPECT_LE(result.bound_seconds, step) << a;
+    EXPECT_GE(result.bound_seconds, 0.9 * step) << a;
+  }
+}
+
 TEST(ScaledSearch, kinds_without_memory_are_told_with_the_bytes_short) {
   Cluster cluster = example_cluster(6, 6, {1e-6, 1e9});
   for (Kind& kind : cluster.kinds) {
