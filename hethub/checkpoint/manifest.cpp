@@ -16,6 +16,7 @@ namespace hethub {
 namespace {
 
 constexpr std::string_view kFormat = "hethub-checkpoint/1";
+constexpr std::string_view kByColumns = "columns";
 constexpr std::array<std::string_view, 3> kRoles = {"parameter", "m", "v"};
 
 [[noreturn]] void corrupt(const std::string& where, std::string found, std::string expected) {
@@ -77,11 +78,13 @@ Json json_of(const StoredTensor& stored) {
                       {"file", piece.file},
                       {"tensor", piece.stored_name}});
   }
-  return {{"name", stored.tensor.name},
-          {"role", name_of(stored.tensor.role)},
-          {"dtype", name_of(stored.tensor.dtype)},
-          {"shape", stored.tensor.shape},
-          {"pieces", std::move(pieces)}};
+  Json json = {{"name", stored.tensor.name},
+               {"role", name_of(stored.tensor.role)},
+               {"dtype", name_of(stored.tensor.dtype)},
+               {"shape", stored.tensor.shape},
+               {"pieces", std::move(pieces)}};
+  if (stored.order == ElementOrder::kColumns) json["order"] = kByColumns;
+  return json;
 }
 
 StoredTensor tensor_from(const Json& object, const std::string& where) {
@@ -96,6 +99,12 @@ StoredTensor tensor_from(const Json& object, const std::string& where) {
       corrupt(text(where, ": shape of ", stored.tensor.name), std::to_string(size),
               "sizes from 0, with a product below 2^63 bytes");
     }
+  }
+  if (object.contains("order")) {
+    const auto order = get<std::string>(object, where, "order");
+    if (order != kByColumns) corrupt(where + ": order", order, std::string(kByColumns));
+    if (stored.tensor.shape.size() != 2) corrupt(where + ": order", order, "none: it is no matrix");
+    stored.order = ElementOrder::kColumns;
   }
   for (const Json& piece : list(object, where, "pieces")) {
     stored.pieces.push_back({.first = count_of(piece, where, "first"),

@@ -18,8 +18,8 @@ enum class TensorRole : std::uint8_t { kParameter, kFirstMoment, kSecondMoment }
 /// "parameter", "m", "v".
 std::string_view name_of(TensorRole role);
 
-/// A tensor of the model or the optimizer as a whole, whatever ranks hold it. Its elements are
-/// counted in row-major order; padding is never part of it.
+/// A tensor of the model or the optimizer as a whole, whatever ranks hold it; padding is never part
+/// of it.
 struct LogicalTensor {
   std::string name = {};  ///< the parameter's name in a Hugging Face file
   TensorRole role = TensorRole::kParameter;
@@ -33,7 +33,7 @@ struct LogicalTensor {
 /// "model.norm.weight", "model.norm.weight (m)": how messages name it.
 std::string label_of(const LogicalTensor& tensor);
 
-/// Elements [first, first + count) of a logical tensor, and where they are stored.
+/// Elements [first, first + count) of a tensor in the order it is stored in, and where.
 struct StoredPiece {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -41,9 +41,16 @@ struct StoredPiece {
   std::string stored_name = {};  ///< the tensor in that shard, of shape [count]
 };
 
+/// The order in which a tensor's elements are counted.
+enum class ElementOrder : std::uint8_t {
+  kRows,     ///< row by row
+  kColumns,  ///< column by column: as ranks store a matrix that tensor parallel splits by columns
+};
+
 /// A logical tensor and the pieces that make it up.
 struct StoredTensor {
   LogicalTensor tensor = {};
+  ElementOrder order = ElementOrder::kRows;  ///< that the pieces count in
   std::vector<StoredPiece> pieces = {};
 };
 

@@ -154,7 +154,7 @@ void Checkpoint::check_tensors(const std::vector<LogicalTensor>& expected) const
 }
 
 void Checkpoint::read(std::string_view name, TensorRole role, std::int64_t first,
-                      std::int64_t count, std::span<std::byte> out) const {
+                      std::int64_t count, std::span<std::byte> out, ElementOrder order) const {
   const StoredTensor& stored = at(name, role);
   const std::int64_t elements = stored.tensor.elements();
   const std::int64_t bytes = size_of(stored.tensor.dtype);
@@ -165,6 +165,16 @@ void Checkpoint::read(std::string_view name, TensorRole role, std::int64_t first
                          " bytes"),
            .expected = text("elements within 0 to ", elements, " of ", bytes, " bytes each"),
            .fix = "pass a range of this tensor"});
+  const bool as_stored = stored.tensor.shape.size() != 2 || stored.order == order;
+  if (as_stored) return read_run(stored, first, out);
+  read_across(stored, first, count, out);
+}
+
+// Elements in the order in which they are stored, as many as fit into `out`.
+void Checkpoint::read_run(const StoredTensor& stored, std::int64_t first,
+                          std::span<std::byte> out) const {
+  const std::int64_t bytes = size_of(stored.tensor.dtype);
+  std::int64_t count = static_cast<std::int64_t>(out.size()) / bytes;
   auto piece = std::upper_bound(stored.pieces.begin(), stored.pieces.end(), first,
                                 [](std::int64_t element, const StoredPiece& candidate) {
                                   return element < candidate.first + candidate.count;
@@ -178,6 +188,28 @@ void Checkpoint::read(std::string_view name, TensorRole role, std::int64_t first
     first += here;
     count -= here;
     ++piece;
+  }
+}
+
+// Elements counted in the other order than they are stored in. A line is what follows each other in
+// that order; of each line's place a run of the lines wanted is read.
+void Checkpoint::read_across(const StoredTensor& stored, std::int64_t first, std::int64_t count,
+                             std::span<std::byte> out) const {
+  if (count == 0) return;
+  const bool by_columns = stored.order == ElementOrder::kColumns;
+  const std::int64_t lines = stored.tensor.shape[by_columns ? 0 : 1];
+  const std::int64_t length = stored.tensor.shape[by_columns ? 1 : 0];
+  const std::int64_t bytes = size_of(stored.tensor.dtype);
+  const std::int64_t begin = first / length;
+  const std::int64_t end = (first + count - 1) / length + 1;
+  std::vector<std::byte> run(static_cast<std::size_t>((end - begin) * bytes));
+  for (std::int64_t place = 0; place < length; ++place) {
+    read_run(stored, place * lines + begin, run);
+    for (std::int64_t line = begin; line < end; ++line) {
+      const std::int64_t into = line * length + place - first;
+      if (into < 0 || into >= count) continue;
+      std::copy_n(run.data() + (line - begin) * bytes, bytes, out.data() + into * bytes);
+    }
   }
 }
 

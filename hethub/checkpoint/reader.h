@@ -36,16 +36,20 @@ class Checkpoint {
   /// The tensor, or nullptr.
   const LogicalTensor* find(std::string_view name, TensorRole role) const;
 
-  /// Elements [first, first + count) of a logical tensor, as stored. Throws kCorruptData if there
-  /// is no such tensor, kInvalidArgument if the range or `out` does not fit.
+  /// Elements [first, first + count) of a tensor counted in `order`, whatever order it is stored
+  /// in. Throws kCorruptData if there is no such tensor, kInvalidArgument if the range or `out`
+  /// does not fit.
   void read(std::string_view name, TensorRole role, std::int64_t first, std::int64_t count,
-            std::span<std::byte> out) const;
+            std::span<std::byte> out, ElementOrder order = ElementOrder::kRows) const;
 
   /// Reads every shard and compares its checksum; one line for each that is wrong.
   std::vector<std::string> verify() const;
 
  private:
   void check_shards() const;
+  void read_run(const StoredTensor& stored, std::int64_t first, std::span<std::byte> out) const;
+  void read_across(const StoredTensor& stored, std::int64_t first, std::int64_t count,
+                   std::span<std::byte> out) const;
   const StoredTensor& at(std::string_view name, TensorRole role) const;
 
   std::filesystem::path folder_;

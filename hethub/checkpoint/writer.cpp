@@ -64,7 +64,14 @@ std::vector<StoredTensor> gathered(const std::vector<LogicalTensor>& tensors,
              .expected = "tensors of the model",
              .fix = "report this as a bug of hethub"});
       }
-      auto& pieces = result[found->second].pieces;
+      StoredTensor& whole = result[found->second];
+      require(whole.pieces.empty() || whole.order == part.order,
+              {.what = text("checkpoint: ", label_of(part.tensor)),
+               .found = "pieces in two orders",
+               .expected = "one on all ranks",
+               .fix = "report this as a bug of hethub"});
+      whole.order = part.order;
+      auto& pieces = whole.pieces;
       pieces.insert(pieces.end(), part.pieces.begin(), part.pieces.end());
     }
   }
@@ -132,6 +139,7 @@ ShardRecord write_shard(const ShardPlace& place, const std::vector<OwnedRange>& 
     range_of.emplace(name, index);
     total += range.count * size_of(range.tensor.dtype);
     record.tensors.push_back({.tensor = range.tensor,
+                              .order = range.order,
                               .pieces = {{.first = range.first,
                                           .count = range.count,
                                           .file = record.file.name,

@@ -16,14 +16,16 @@
 
 namespace hethub {
 
-/// Elements [first, first + count) of a logical tensor, which this rank alone writes.
+/// Elements [first, first + count) of a tensor in the order it is stored in, which this rank alone
+/// writes. All ranks store a tensor in one order.
 struct OwnedRange {
   LogicalTensor tensor = {};
+  ElementOrder order = ElementOrder::kRows;
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
 
-/// Copies elements [first, first + count) of the logical tensor of ranges[range] into `out`.
+/// Copies elements [first, first + count) of the tensor of ranges[range] into `out`, in its order.
 using FetchElements = std::function<void(std::size_t range, std::int64_t first, std::int64_t count,
                                          std::span<std::byte> out)>;
 

@@ -216,12 +216,6 @@ Program build_forward(const ModelConfig& model, const Slice& slice, const BatchS
                               .found = text(shape.sequences, " x ", shape.sequence_length),
                               .expected = "1 or more tokens",
                               .fix = "raise micro_batch_size or sequence_length"});
-  if (model.qk_norm && parallel.width > 1) {
-    throw Error(ErrorCode::kUnsupported, {.what = "tensor parallel",
-                                          .found = "a model with norms of queries and keys",
-                                          .expected = "one without",
-                                          .fix = "use a tensor-parallel width of 1"});
-  }
   return DecoderBuilder(model, slice, shape, parallel).build();
 }
 

@@ -92,12 +92,10 @@ IndexRange vocabulary_of(const ModelConfig& model, const TensorParallel& paralle
 void write_initial_values(const ModelConfig& model, const TensorShard& shard, std::uint64_t seed,
                           std::int64_t first, std::span<float> values) {
   if (!shard.transposed) return write_initial_values(model, shard.tensor, seed, first, values);
-  const std::int64_t rows = shard.tensor.shape[0];
-  const std::int64_t columns = shard.tensor.shape[1];
   for (std::size_t index = 0; index < values.size(); ++index) {
     const std::int64_t element = first + static_cast<std::int64_t>(index);
-    const std::int64_t at = element % rows * columns + element / rows;
-    write_initial_values(model, shard.tensor, seed, at, values.subspan(index, 1));
+    write_initial_values(model, shard.tensor, seed, shard.element_of(element),
+                         values.subspan(index, 1));
   }
 }
 

@@ -38,6 +38,12 @@ struct TensorShard {
   std::int64_t end() const { return first + count; }
   bool is_whole() const { return count == tensor.elements(); }
 
+  /// The position in the tensor, row by row, of an element of it as it is stored.
+  std::int64_t element_of(std::int64_t stored) const {
+    if (!transposed) return stored;
+    return stored % tensor.shape[0] * tensor.shape[1] + stored / tensor.shape[0];
+  }
+
   /// As the rank's program sees it: whole rows of the tensor as it is stored.
   std::vector<std::int64_t> shape() const;
 };

@@ -10,14 +10,14 @@ std::vector<std::string> held_by_rank(const std::vector<Segment>& segments, int 
   std::vector<std::string> held(ranks);
   for (const Segment& segment : segments) {
     std::string sizes = text('/', segment.ranks.size());
-    for (const ModelTensor& tensor : segment.tensors) {
-      sizes += text(' ', tensor.elements(), tensor.decays() ? "d" : "");
+    for (const TensorShard& part : segment.parts) {
+      sizes += text(' ', part.count, part.tensor.decays() ? "d" : "");
     }
     for (std::size_t holder = 0; holder < segment.ranks.size(); ++holder) {
       std::string& mine = held[segment.ranks[holder]];
       mine += ";" + sizes + " owns";
-      for (const SegmentRange& range : owned_ranges(segment, static_cast<int>(holder))) {
-        mine += text(' ', range.count, segment.tensors[range.tensor].decays() ? "d" : "");
+      for (const TensorShard& part : owned_parts(segment, static_cast<int>(holder))) {
+        mine += text(' ', part.count, part.tensor.decays() ? "d" : "");
       }
     }
   }
@@ -37,7 +37,10 @@ std::string lanes_text(const std::vector<ProgramUse>& uses, std::size_t programs
 
 RankSignatures::RankSignatures(const Plan& plan, const ModelConfig& model,
                                const std::vector<Segment>& segments)
-    : plan_(plan), model_(model), held_(held_by_rank(segments, plan.world_size())) {}
+    : plan_(plan),
+      model_(model),
+      layout_(layout_of(plan)),
+      held_(held_by_rank(segments, plan.world_size())) {}
 
 const RankSignatures::Timing& RankSignatures::timing_of(int pipeline) {
   const Pipeline& of = plan_.pipelines.at(pipeline);
@@ -55,9 +58,9 @@ const RankSignatures::Timing& RankSignatures::timing_of(int pipeline) {
 std::string RankSignatures::of(const RankPosition& at) {
   const Pipeline& pipeline = plan_.pipelines.at(at.pipeline);
   const Stage& stage = pipeline.stages.at(at.stage);
-  std::string key = text(plan_.schedule, ' ', pipeline.micro_batch_size, ' ',
+  std::string key = text(plan_.schedule, ' ', sequences_of(plan_, at).size(), ' ',
                          timing_of(at.pipeline).alive[at.stage], " tp", stage.tensor_parallel, '/',
-                         at.place % stage.tensor_parallel);
+                         at.place % stage.tensor_parallel, layout_ == TensorLayout::kSplit);
   for (const int position : positions_of(pipeline, at.stage)) {
     const Slice slice = slice_of(plan_, model_, at.pipeline, position);
     key += text(" slice", position == 0 ? " first" : "", slice.embedding ? " e" : "",

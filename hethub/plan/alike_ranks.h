@@ -33,6 +33,7 @@ class RankSignatures {
 
   const Plan& plan_;
   const ModelConfig& model_;
+  TensorLayout layout_;
   std::vector<std::string> held_;  // by rank: its parts of the segments
   // By stages, micro-batches and virtual stages.
   std::map<std::tuple<std::size_t, int, std::size_t>, Timing> timings_;

@@ -1,6 +1,8 @@
 #include "hethub/plan/optimizer_ops.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 namespace hethub {
@@ -18,26 +20,44 @@ std::vector<std::vector<Holding>> holdings_of(const std::vector<Segment>& segmen
   return held;
 }
 
-std::vector<OwnedSlice> owned_slices(const std::vector<Segment>& segments,
+std::vector<TensorShard> owned_parts(const std::vector<Segment>& segments,
                                      const std::vector<Holding>& held) {
-  std::vector<OwnedSlice> owned;
+  std::vector<TensorShard> owned;
   for (const Holding& holding : held) {
     const Segment& segment = segments.at(static_cast<std::size_t>(holding.segment));
-    for (const SegmentRange& range : owned_ranges(segment, holding.holder)) {
-      owned.push_back({segment.tensors[range.tensor], range.first, range.count});
+    for (TensorShard& part : owned_parts(segment, holding.holder)) {
+      owned.push_back(std::move(part));
     }
   }
   return owned;
 }
 
-OptimizerOps optimizer_ops(const std::vector<OwnedSlice>& owned, std::int64_t elements,
+std::int64_t held_elements(const std::vector<Segment>& segments, const std::vector<Holding>& held) {
+  std::int64_t elements = 0;
+  std::map<std::string_view, std::int64_t> split;  // of a tensor: what several segments hold
+  for (const Holding& holding : held) {
+    for (const TensorShard& part : segments.at(static_cast<std::size_t>(holding.segment)).parts) {
+      if (part.is_whole()) {
+        elements += padded_elements(part.count);
+      } else {
+        split[part.tensor.name] += part.count;
+      }
+    }
+  }
+  for (const auto& [name, count] : split) {
+    elements += padded_elements(count);
+  }
+  return elements;
+}
+
+OptimizerOps optimizer_ops(const std::vector<TensorShard>& owned, std::int64_t elements,
                            bool mixes) {
   OptimizerOps ops;
-  for (const OwnedSlice& slice : owned) {
-    const std::string& name = slice.tensor.name;
-    ops.norms.push_back({"norm " + name, DType::kF32, SumSquares{slice.count}});
-    ops.updates.push_back({"adamw " + name, DType::kF32,
-                           AdamW{.count = slice.count, .decay = slice.tensor.decays()}});
+  for (const TensorShard& part : owned) {
+    const std::string& name = part.tensor.name;
+    ops.norms.push_back({"norm " + name, DType::kF32, SumSquares{part.count}});
+    ops.updates.push_back(
+        {"adamw " + name, DType::kF32, AdamW{.count = part.count, .decay = part.tensor.decays()}});
   }
   if (mixes) ops.check = Op{"check gradients", DType::kF32, SumSquares{elements}};
   ops.zero = {"zero gradients", DType::kF32, Fill{.count = elements, .value = 0}};
@@ -45,14 +65,11 @@ OptimizerOps optimizer_ops(const std::vector<OwnedSlice>& owned, std::int64_t el
 }
 
 OptimizerOps optimizer_ops(const std::vector<Segment>& segments, const std::vector<Holding>& held) {
-  std::int64_t elements = 0;
   bool mixes = false;
   for (const Holding& holding : held) {
-    const Segment& segment = segments.at(static_cast<std::size_t>(holding.segment));
-    elements += segment.elements;
-    mixes = mixes || segment.ranks.size() > 1;
+    mixes = mixes || segments.at(static_cast<std::size_t>(holding.segment)).ranks.size() > 1;
   }
-  return optimizer_ops(owned_slices(segments, held), elements, mixes);
+  return optimizer_ops(owned_parts(segments, held), held_elements(segments, held), mixes);
 }
 
 }  // namespace hethub

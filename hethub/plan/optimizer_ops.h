@@ -18,16 +18,14 @@ struct Holding {
 /// What each of `world_size` ranks holds, in the segments' order.
 std::vector<std::vector<Holding>> holdings_of(const std::vector<Segment>& segments, int world_size);
 
-/// A part of one tensor that a rank owns: it sums its gradient's squares and updates it.
-struct OwnedSlice {
-  ModelTensor tensor = {};
-  std::int64_t first = 0;  ///< element of the tensor
-  std::int64_t count = 0;
-};
-
-/// What a rank owns of what it holds, in the segments' order.
-std::vector<OwnedSlice> owned_slices(const std::vector<Segment>& segments,
+/// The parts of tensors that a rank owns of what it holds, in the segments' order: it sums their
+/// gradients' squares and updates them.
+std::vector<TensorShard> owned_parts(const std::vector<Segment>& segments,
                                      const std::vector<Holding>& held);
+
+/// The elements of a rank's flat parameters, with what pads each tensor's shard: its parts may be
+/// in several segments.
+std::int64_t held_elements(const std::vector<Segment>& segments, const std::vector<Holding>& held);
 
 /// A rank's ops outside its programs.
 struct OptimizerOps {
@@ -49,7 +47,8 @@ struct OptimizerOps {
 
 /// The one builder of these ops: what is priced and what runs. A rank holds `elements` of
 /// gradients and owns `owned` of them; `mixes`: they are summed with others'.
-OptimizerOps optimizer_ops(const std::vector<OwnedSlice>& owned, std::int64_t elements, bool mixes);
+OptimizerOps optimizer_ops(const std::vector<TensorShard>& owned, std::int64_t elements,
+                           bool mixes);
 
 /// The same of a rank of a plan.
 OptimizerOps optimizer_ops(const std::vector<Segment>& segments, const std::vector<Holding>& held);

@@ -81,9 +81,34 @@ Slice slice_of(const Plan& plan, const ModelConfig& model, int pipeline, int pos
           .head = last && layers.end == model.layers};
 }
 
-BatchShape batch_shape(const Plan& plan, int pipeline) {
-  return {.sequences = plan.pipelines.at(pipeline).micro_batch_size,
-          .sequence_length = plan.sequence_length};
+IndexRange sequences_of(const Plan& plan, const RankPosition& at) {
+  const Pipeline& pipeline = plan.pipelines.at(at.pipeline);
+  const Stage& stage = pipeline.stages.at(at.stage);
+  return part_of(pipeline.micro_batch_size, stage.copies(), at.place / stage.tensor_parallel);
+}
+
+BatchShape batch_shape(const Plan& plan, const RankPosition& at) {
+  return {.sequences = sequences_of(plan, at).size(), .sequence_length = plan.sequence_length};
+}
+
+TensorLayout layout_of(const Plan& plan) {
+  for (const Pipeline& pipeline : plan.pipelines) {
+    for (const Stage& stage : pipeline.stages) {
+      if (stage.tensor_parallel > 1) return TensorLayout::kSplit;
+    }
+  }
+  return TensorLayout::kWhole;
+}
+
+TensorParallel tensor_parallel_of(const Plan& plan, const RankPosition& at, TensorLayout layout) {
+  const int width = plan.pipelines.at(at.pipeline).stages.at(at.stage).tensor_parallel;
+  return {.width = width, .place = at.place % width, .layout = layout};
+}
+
+std::vector<int> tensor_group_of(const Plan& plan, const RankPosition& at) {
+  const Stage& stage = plan.pipelines.at(at.pipeline).stages.at(at.stage);
+  const auto first = stage.ranks.begin() + at.place / stage.tensor_parallel * stage.tensor_parallel;
+  return {first, first + stage.tensor_parallel};
 }
 
 std::int64_t first_sequence(const Plan& plan, int pipeline) {

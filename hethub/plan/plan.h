@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "hethub/base/split.h"
 #include "hethub/model/config.h"
 #include "hethub/model/decoder.h"
+#include "hethub/model/shards.h"
 #include "hethub/program/differentiate.h"
 
 namespace hethub {
@@ -108,8 +110,22 @@ Slice slice_of(const ModelConfig& model, const LayerRange& layers);
 /// The part of the model at a position, embedding and head included.
 Slice slice_of(const Plan& plan, const ModelConfig& model, int pipeline, int position);
 
-/// The rows of one micro-batch of a pipeline.
-BatchShape batch_shape(const Plan& plan, int pipeline);
+/// The sequences of each micro-batch that the rank at a position computes: copies of a stage take
+/// theirs one after another.
+IndexRange sequences_of(const Plan& plan, const RankPosition& at);
+
+/// The rows of one micro-batch at a position.
+BatchShape batch_shape(const Plan& plan, const RankPosition& at);
+
+/// How all ranks of the plan store tensors: alike, so that what one stage splits and another holds
+/// whole has the same elements in the same order.
+TensorLayout layout_of(const Plan& plan);
+
+/// Where a rank stands in its tensor-parallel group; `layout` is layout_of the plan.
+TensorParallel tensor_parallel_of(const Plan& plan, const RankPosition& at, TensorLayout layout);
+
+/// The ranks of its tensor-parallel group, in the order of their places.
+std::vector<int> tensor_group_of(const Plan& plan, const RankPosition& at);
 
 /// The pipeline's first sequence in a step's global batch: pipelines take theirs one after another,
 /// micro-batch by micro-batch.

@@ -11,10 +11,10 @@
 namespace hethub {
 namespace {
 
-Program program_at(const Plan& plan, const ModelConfig& model, const RankPosition& at, int position,
-                   bool split) {
-  Program program = build_forward(model, slice_of(plan, model, at.pipeline, position),
-                                  batch_shape(plan, at.pipeline));
+Program program_at(const Plan& plan, const ModelConfig& model, const RankPosition& at,
+                   const Slice& slice, bool split) {
+  Program program = build_forward(model, slice, batch_shape(plan, at),
+                                  tensor_parallel_of(plan, at, layout_of(plan)));
   DifferentiateOptions options{.split = split};
   for (const RecomputeRange& range : plan.pipelines[at.pipeline].stages[at.stage].recompute) {
     add_recompute(range, options);
@@ -28,7 +28,7 @@ class RankPlanner {
   RankPlanner(const std::vector<Segment>& segments, int world_size, RankPlan& rank)
       : segments_(segments), rank_(rank) {
     held_ = holdings_of(segments, world_size).at(rank.rank);
-    owned_ = owned_slices(segments, held_);
+    owned_ = owned_parts(segments, held_);
     ops_ = optimizer_ops(segments, held_);
   }
 
@@ -65,8 +65,8 @@ class RankPlanner {
   // Each piece's moments begin at an aligned offset.
   std::int64_t state_bytes() const {
     std::int64_t bytes = 0;
-    for (const OwnedSlice& slice : owned_) {
-      bytes += aligned(slice.count * 4);
+    for (const TensorShard& part : owned_) {
+      bytes += aligned(part.count * 4);
     }
     return bytes;
   }
@@ -91,28 +91,32 @@ class RankPlanner {
     return most;
   }
 
-  ArenaRange range_of(const ModelTensor& tensor, bool gradient) const {
+  // Where a part of a tensor that the rank holds lies.
+  ArenaRange range_of(const TensorShard& part, bool gradient) const {
     for (std::size_t index = 0; index < rank_.programs.size(); ++index) {
       const Program& program = rank_.programs[index];
-      const int parameter = program.find(tensor.name);
+      const int parameter = program.find(part.tensor.name);
       if (parameter < 0) continue;
+      // Parameters are the first values of a program.
+      const TensorShard& shard = rank_.shards[index].at(parameter);
       const int value = gradient ? program.gradient_of(parameter) : parameter;
-      return {rank_.memory.offset_of(static_cast<int>(index), value, 0), tensor.elements() * 4};
+      const std::int64_t into = (part.first - shard.first) * 4;
+      return {rank_.memory.offset_of(static_cast<int>(index), value, 0) + into, part.count * 4};
     }
-    throw Error(ErrorCode::kInternal, {.what = "rank plan: " + tensor.name,
+    throw Error(ErrorCode::kInternal, {.what = "rank plan: " + part.tensor.name,
                                        .found = "in no program of its holder",
                                        .expected = "a parameter",
                                        .fix = "build segments and programs from one plan"});
   }
 
-  ArenaRange parameter_range(const ModelTensor& tensor) const { return range_of(tensor, false); }
-  ArenaRange gradient_range(const ModelTensor& tensor) const { return range_of(tensor, true); }
+  ArenaRange parameter_range(const TensorShard& part) const { return range_of(part, false); }
+  ArenaRange gradient_range(const TensorShard& part) const { return range_of(part, true); }
 
   void place_segments() {
     for (const Holding& held : held_) {
       const Segment& segment = segments_[held.segment];
       require_contiguous(segment);
-      const ModelTensor& first = segment.tensors.front();
+      const TensorShard& first = segment.parts.front();
       rank_.segments.push_back(
           {.segment = held.segment,
            .holder = held.holder,
@@ -123,25 +127,24 @@ class RankPlanner {
 
   // A collective runs over a segment as one range.
   void require_contiguous(const Segment& segment) const {
-    std::int64_t next = parameter_range(segment.tensors.front()).offset;
-    for (const ModelTensor& tensor : segment.tensors) {
-      require(parameter_range(tensor).offset == next,
+    std::int64_t next = parameter_range(segment.parts.front()).offset;
+    for (const TensorShard& part : segment.parts) {
+      require(parameter_range(part).offset == next,
               {.what = "segment " + segment.name,
-               .found = "a gap before " + tensor.name,
+               .found = "a gap before " + part.tensor.name,
                .expected = "tensors one after another",
-               .fix = "keep the model's order in its programs"});
-      next += padded_elements(tensor) * 4;
+               .fix = "keep the order of shards_of in programs"});
+      next += padded_elements(part.count) * 4;
     }
   }
 
   void place_owned() {
     std::int64_t state = 0;
-    for (const OwnedSlice& slice : owned_) {
-      const std::int64_t into = slice.first * 4;
-      const std::int64_t bytes = slice.count * 4;
-      rank_.owned.push_back({.slice = slice,
-                             .parameters = {parameter_range(slice.tensor).offset + into, bytes},
-                             .gradients = {gradient_range(slice.tensor).offset + into, bytes},
+    for (const TensorShard& part : owned_) {
+      const std::int64_t bytes = part.count * 4;
+      rank_.owned.push_back({.slice = part,
+                             .parameters = parameter_range(part),
+                             .gradients = gradient_range(part),
                              .first_moment = {rank_.first_moment.offset + state, bytes},
                              .second_moment = {rank_.second_moment.offset + state, bytes}});
       state += aligned(bytes);
@@ -173,7 +176,7 @@ class RankPlanner {
   const std::vector<Segment>& segments_;
   RankPlan& rank_;
   std::vector<Holding> held_ = {};
-  std::vector<OwnedSlice> owned_ = {};
+  std::vector<TensorShard> owned_ = {};
   OptimizerOps ops_ = {};
 };
 
@@ -208,8 +211,12 @@ RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
                 .position = at,
                 .kind = stage.kind,
                 .positions = positions_of(plan.pipelines[at.pipeline], at.stage)};
+  const TensorParallel parallel = tensor_parallel_of(plan, at, layout_of(plan));
+  if (parallel.width > 1) made.groups = {tensor_group_of(plan, at)};
   for (const int position : made.positions) {
-    made.programs.push_back(program_at(plan, model, at, position, schedule.splits_backward()));
+    const Slice slice = slice_of(plan, model, at.pipeline, position);
+    made.programs.push_back(program_at(plan, model, at, slice, schedule.splits_backward()));
+    made.shards.push_back(shards_of(model, slice, parallel));
   }
   RankPlanner(segments, plan.world_size(), made).run(uses_of(schedule, at.stage), options);
   return made;

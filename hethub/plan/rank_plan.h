@@ -37,7 +37,7 @@ struct HeldSegment {
 
 /// A part of one tensor that this rank owns, and where it and its optimizer state lie.
 struct OwnedPiece {
-  OwnedSlice slice = {};
+  TensorShard slice = {};
   ArenaRange parameters = {};
   ArenaRange gradients = {};
   ArenaRange first_moment = {};
@@ -52,6 +52,13 @@ struct RankPlan {
   std::string kind = {};
   std::vector<int> positions = {};     ///< of its pipeline that this rank holds, ascending
   std::vector<Program> programs = {};  ///< one for each; MemoryPlan::programs has the same order
+
+  /// What the parameters of each program are of their tensors, in the order of its parameters.
+  std::vector<std::vector<TensorShard>> shards = {};
+
+  /// The rank's groups of ranks, by what GroupStart::group counts: its tensor-parallel group. Empty
+  /// where no program has a group op.
+  std::vector<std::vector<int>> groups = {};
   MemoryPlan memory = {};
   std::vector<HeldSegment> segments = {};
   std::vector<OwnedPiece> owned = {};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "hethub/base/split.h"
 #include "hethub/base/text.h"
@@ -13,36 +15,131 @@ namespace {
 
 constexpr std::int64_t kAlignedElements = kMemoryAlignment / 4;
 
-// The ranks that hold each tensor, ascending, by name.
-std::map<std::string, std::vector<int>> holders_of(const Plan& plan, const ModelConfig& model) {
-  std::map<std::string, std::vector<int>> holders;
-  for (int pipeline = 0; pipeline < std::ssize(plan.pipelines); ++pipeline) {
-    const std::vector<Stage>& stages = plan.pipelines[pipeline].stages;
-    for (int stage = 0; stage < std::ssize(stages); ++stage) {
-      for (const int position : positions_of(plan.pipelines[pipeline], stage)) {
-        for (const ModelTensor& tensor :
-             tensors_of(model, slice_of(plan, model, pipeline, position))) {
-          std::vector<int>& ranks = holders[tensor.name];
-          ranks.insert(ranks.end(), stages[stage].ranks.begin(), stages[stage].ranks.end());
-        }
-      }
-    }
-  }
-  for (auto& [name, ranks] : holders) {
-    std::sort(ranks.begin(), ranks.end());
-  }
-  return holders;
-}
-
-// Equal ranges, in whole units of the memory's alignment.
+// Equal ranges, in whole units of the memory's alignment; the last one has what is over.
 ChunkTable split_evenly(std::int64_t elements, std::int64_t holders) {
   ChunkTable owned;
   for (std::int64_t holder = 0; holder < holders; ++holder) {
     owned.push_back(part_of(elements / kAlignedElements, holders, holder).size() *
                     kAlignedElements);
   }
+  owned.back() += elements % kAlignedElements;
   return owned;
 }
+
+// What one rank holds of one tensor, and where in its flat parameters.
+struct Holder {
+  int rank = 0;
+  std::int64_t first = 0;  // element of the tensor as it is stored
+  std::int64_t count = 0;
+  std::int64_t at = 0;  // element of the rank's parameters
+
+  std::int64_t end() const { return first + count; }
+};
+
+// The holders of each tensor by its name, ascending by rank.
+std::map<std::string, std::vector<Holder>> holders_of(const Plan& plan, const ModelConfig& model) {
+  const TensorLayout layout = layout_of(plan);
+  std::map<std::string, std::vector<Holder>> holders;
+  for (int pipeline = 0; pipeline < std::ssize(plan.pipelines); ++pipeline) {
+    const std::vector<Stage>& stages = plan.pipelines[pipeline].stages;
+    for (int stage = 0; stage < std::ssize(stages); ++stage) {
+      for (int place = 0; place < std::ssize(stages[stage].ranks); ++place) {
+        const RankPosition at = {pipeline, stage, place};
+        const TensorParallel parallel = tensor_parallel_of(plan, at, layout);
+        std::int64_t next = 0;
+        for (const int position : positions_of(plan.pipelines[pipeline], stage)) {
+          for (const TensorShard& shard :
+               shards_of(model, slice_of(plan, model, pipeline, position), parallel)) {
+            holders[shard.tensor.name].push_back(
+                {stages[stage].ranks[place], shard.first, shard.count, next});
+            next += padded_elements(shard.count);
+          }
+        }
+      }
+    }
+  }
+  for (auto& [name, all] : holders) {
+    std::sort(all.begin(), all.end(),
+              [](const Holder& a, const Holder& b) { return a.rank < b.rank; });
+  }
+  return holders;
+}
+
+// Where the holders of a tensor begin and end to hold it, ascending.
+std::set<std::int64_t> cuts_of(const std::vector<Holder>& holders) {
+  std::set<std::int64_t> cuts;
+  for (const Holder& holder : holders) {
+    cuts.insert(holder.first);
+    cuts.insert(holder.end());
+  }
+  return cuts;
+}
+
+// Gathers parts into segments. Of several that the same ranks hold, the latest goes on where the
+// next part follows it in the memory of all of them.
+class SegmentBuilder {
+ public:
+  explicit SegmentBuilder(std::int64_t bucket_bytes) : bucket_bytes_(bucket_bytes) {}
+
+  void add(const TensorShard& whole, const std::vector<Holder>& holders) {
+    const std::set<std::int64_t> cuts = cuts_of(holders);
+    for (auto cut = cuts.begin(); std::next(cut) != cuts.end(); ++cut) {
+      TensorShard part = whole;
+      part.first = *cut;
+      part.count = *std::next(cut) - *cut;
+      add_part(std::move(part), holders);
+    }
+  }
+
+  std::vector<Segment> take() {
+    for (Segment& segment : segments_) {
+      segment.name = segment.parts.front().tensor.name;
+      if (segment.parts.size() > 1) segment.name += text(" +", segment.parts.size() - 1);
+      segment.owned = split_evenly(segment.elements, std::ssize(segment.ranks));
+    }
+    return std::move(segments_);
+  }
+
+ private:
+  void add_part(TensorShard part, const std::vector<Holder>& holders) {
+    std::vector<int> ranks;
+    std::vector<std::int64_t> at;
+    bool ends_all = true;
+    for (const Holder& holder : holders) {
+      if (holder.first > part.first || holder.end() < part.end()) continue;
+      ranks.push_back(holder.rank);
+      at.push_back(holder.at + part.first - holder.first);
+      ends_all = ends_all && holder.first == part.first && holder.end() == part.end();
+    }
+    if (ranks.empty()) return;  // validate() has refused the plan
+    const std::int64_t elements = ends_all ? padded_elements(part.count) : part.count;
+    const auto [latest, is_new] = latest_.try_emplace(ranks, segments_.size());
+    if (!is_new && !goes_on(latest->second, at, elements)) latest->second = segments_.size();
+    if (latest->second == segments_.size()) {
+      segments_.push_back({.ranks = std::move(ranks)});
+      next_.emplace_back();
+    }
+    Segment& segment = segments_[latest->second];
+    segment.parts.push_back(std::move(part));
+    segment.elements += elements;
+    for (std::int64_t& element : at) {
+      element += elements;
+    }
+    next_[latest->second] = std::move(at);
+  }
+
+  bool goes_on(std::size_t segment, const std::vector<std::int64_t>& at,
+               std::int64_t elements) const {
+    const Segment& open = segments_[segment];
+    return next_[segment] == at &&
+           (at.size() == 1 || (open.elements + elements) * 4 <= bucket_bytes_);
+  }
+
+  std::int64_t bucket_bytes_;
+  std::vector<Segment> segments_ = {};
+  std::vector<std::vector<std::int64_t>> next_ = {};  // by segment and holder: where it ends
+  std::map<std::vector<int>, std::size_t> latest_ = {};
+};
 
 CollectiveAlgorithm chosen(CollectiveOp op, const Segment& segment) {
   return chosen_algorithm(training_choices(), {.op = op,
@@ -52,51 +149,40 @@ CollectiveAlgorithm chosen(CollectiveOp op, const Segment& segment) {
 
 }  // namespace
 
-std::int64_t padded_elements(const ModelTensor& tensor) {
-  return aligned(tensor.elements() * 4) / 4;
-}
+std::int64_t padded_elements(std::int64_t elements) { return aligned(elements * 4) / 4; }
 
 std::vector<Segment> segments_of(const Plan& plan, const ModelConfig& model) {
   const auto holders = holders_of(plan, model);
-  std::vector<Segment> segments;
-  for (const ModelTensor& tensor : tensors_of(model)) {
-    const auto found = holders.find(tensor.name);
-    if (found == holders.end()) continue;  // validate() has refused the plan
-    const std::int64_t elements = padded_elements(tensor);
-    const bool goes_on = !segments.empty() && segments.back().ranks == found->second &&
-                         (found->second.size() == 1 ||
-                          (segments.back().elements + elements) * 4 <= plan.bucket_bytes);
-    if (!goes_on) segments.push_back({.name = tensor.name, .ranks = found->second});
-    segments.back().tensors.push_back(tensor);
-    segments.back().elements += elements;
+  SegmentBuilder builder(plan.bucket_bytes);
+  const Slice all = {0, model.layers, true, true};
+  for (const TensorShard& whole : shards_of(model, all, {.layout = layout_of(plan)})) {
+    const auto found = holders.find(whole.tensor.name);
+    if (found != holders.end()) builder.add(whole, found->second);
   }
-  for (Segment& segment : segments) {
-    if (segment.tensors.size() > 1) segment.name += text(" +", segment.tensors.size() - 1);
-    segment.owned = split_evenly(segment.elements, std::ssize(segment.ranks));
-  }
-  return segments;
+  return builder.take();
 }
 
-std::vector<SegmentRange> owned_ranges(const Segment& segment, int holder) {
+std::vector<TensorShard> owned_parts(const Segment& segment, int holder) {
   std::int64_t begin = 0;
   for (int before = 0; before < holder; ++before) {
     begin += segment.owned[before];
   }
   const std::int64_t end = begin + segment.owned[holder];
-  std::vector<SegmentRange> ranges;
+  std::vector<TensorShard> owned;
   std::int64_t at = 0;
-  for (std::size_t tensor = 0; tensor < segment.tensors.size(); ++tensor) {
+  for (std::size_t index = 0; index < segment.parts.size(); ++index) {
+    const TensorShard& part = segment.parts[index];
     const std::int64_t first = std::max(begin, at);
-    const std::int64_t last = std::min(end, at + segment.tensors[tensor].elements());
+    const std::int64_t last = std::min(end, at + part.count);
     if (first < last) {
-      ranges.push_back({.tensor = static_cast<int>(tensor),
-                        .first = first - at,
-                        .count = last - first,
-                        .at = first});
+      owned.push_back(part);
+      owned.back().first += first - at;
+      owned.back().count = last - first;
     }
-    at += padded_elements(segment.tensors[tensor]);
+    // Only the last part of a segment may lie unpadded.
+    at += padded_elements(part.count);
   }
-  return ranges;
+  return owned;
 }
 
 CollectiveAlgorithm gradient_algorithm(const Segment& segment) {

@@ -83,7 +83,7 @@ class Validator {
            "merge stages: each needs a layer");
     for (std::size_t index = 0; index < pipeline.stages.size(); ++index) {
       const std::string stage = text(where, " stage ", index);
-      check_shape(stage, pipeline.stages[index]);
+      check_shape(stage, pipeline, pipeline.stages[index]);
       check_ranks(stage, pipeline.stages[index]);
       check_recompute(stage, pipeline.stages[index]);
     }
@@ -115,11 +115,37 @@ class Validator {
            std::string(entry()->needs), "change the number of micro-batches, or choose 1f1b");
   }
 
-  void check_shape(const std::string& where, const Stage& stage) {
-    expect(stage.tensor_parallel == 1, where + ": tensor_parallel", text(stage.tensor_parallel),
-           "1, the only width supported", "set \"tensor_parallel\": 1");
-    expect(stage.ranks.size() == 1, where + ": ranks", text(stage.ranks.size(), " ranks"),
-           "1: more copies of a stage are not supported", "make a pipeline of each copy");
+  void check_shape(const std::string& where, const Pipeline& pipeline, const Stage& stage) {
+    const int width = stage.tensor_parallel;
+    if (!expect(width >= 1, where + ": tensor_parallel", text(width), "1 or more",
+                "leave it out, or give the number of ranks that share each layer")) {
+      return;
+    }
+    expect(!stage.ranks.empty() && std::ssize(stage.ranks) % width == 0, where + ": ranks",
+           text(stage.ranks.size(), " ranks"), text("a multiple of tensor_parallel=", width),
+           "give every copy of the stage as many ranks");
+    expect(stage.copies() <= pipeline.micro_batch_size, where + ": ranks",
+           text(stage.copies(), " copies of the stage"),
+           text("at most micro_batch_size=", pipeline.micro_batch_size,
+                ": copies share out a micro-batch's sequences"),
+           "enlarge micro_batch_size, or make a pipeline of each copy");
+    if (width > 1) check_width(where + ": tensor_parallel", width);
+  }
+
+  // Whole heads are split over a tensor-parallel group; with fewer key heads than ranks, several
+  // ranks hold one. All else may be split unevenly.
+  void check_width(const std::string& where, int width) {
+    expect(model_.heads % width == 0, where,
+           text("num_attention_heads=", model_.heads, " tp=", width),
+           "a divisor of the number of heads", "choose another width");
+    const std::int64_t keys = model_.kv_heads;
+    expect(keys % width == 0 || width % keys == 0, where,
+           text("num_key_value_heads=", keys, " tp=", width),
+           "a divisor or a multiple of the number of key heads", "choose another width");
+    expect(width <= std::min(model_.vocab_size, model_.intermediate_size), where, text(width),
+           text("at most ", std::min(model_.vocab_size, model_.intermediate_size),
+                ", a row of each split matrix for every rank"),
+           "choose another width");
   }
 
   void check_ranks(const std::string& where, const Stage& stage) {

@@ -1,11 +1,13 @@
 #include "hethub/predict/plan_step.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
 
 #include "hethub/base/error.h"
 #include "hethub/collective/choice.h"
+#include "hethub/plan/boundary.h"
 #include "hethub/plan/rank_plan.h"
 #include "hethub/plan/schedule.h"
 #include "hethub/predict/alike_pipelines.h"
@@ -37,18 +39,27 @@ class StepWriter {
     for (std::size_t pipeline = 0; pipeline < plan_.pipelines.size(); ++pipeline) {
       if (!stepwise_ && alike_[pipeline] != static_cast<int>(pipeline)) continue;
       schedule_ = schedule_of(plan_, static_cast<int>(pipeline));
-      first_message_ = builder_.add_messages(messages());
+      pipeline_ = static_cast<int>(pipeline);
+      find_boundaries();
       for (int worker = 0; worker < schedule_.workers(); ++worker) {
-        pipeline_ = static_cast<int>(pipeline);
-        rank_ = plan_.pipelines[pipeline].stages[worker].ranks.front();
-        for (const Action& action : schedule_.actions[worker]) {
-          if (wanted(action)) write_action(action);
-        }
+        write_worker({static_cast<int>(pipeline), worker});
       }
     }
   }
 
  private:
+  // All ranks of a stage do its actions, each with its own part of the messages.
+  void write_worker(RankPosition at) {
+    const std::vector<int>& ranks = plan_.pipelines[at.pipeline].stages[at.stage].ranks;
+    for (; at.place < std::ssize(ranks); ++at.place) {
+      at_ = at;
+      rank_ = ranks[at.place];
+      for (const Action& action : schedule_.actions[at.stage]) {
+        if (wanted(action)) write_action(action);
+      }
+    }
+  }
+
   int device() const { return devices_[rank_]; }
 
   bool wanted(const Action& action) const {
@@ -66,20 +77,50 @@ class StepWriter {
     return true;
   }
 
+  // The messages of one activation or gradient from one stage to another, of which each micro-batch
+  // has as many numbers in a row.
+  struct Crossing {
+    std::vector<BoundaryMessage> parts = {};
+    int first = -1;
+  };
+
   // Each position may send each micro-batch's activation and gradient, in each direction.
-  int messages() const {
-    return static_cast<int>(schedule_.worker_of.size()) * 2 * schedule_.positions() *
-           schedule_.micro_batches;
+  void find_boundaries() {
+    crossings_.assign(schedule_.worker_of.size() * 2 * schedule_.positions(), {});
+    for (std::size_t worker = 0; worker < schedule_.actions.size(); ++worker) {
+      for (const Action& action : schedule_.actions[worker]) {
+        Crossing* crossing = action.is_send() ? &crossing_of(action) : nullptr;
+        if (crossing == nullptr || crossing->first >= 0) continue;
+        crossing->parts = boundary_messages(plan_, pipeline_, static_cast<int>(worker),
+                                            far_end(schedule_, action).worker);
+        crossing->first = builder_.add_messages(static_cast<int>(crossing->parts.size()) *
+                                                schedule_.micro_batches);
+      }
+    }
   }
 
-  int message_of(const Action& send) const {
+  Crossing& crossing_of(const Action& send) {
     const int kind = send.kind == ActionKind::kSendActivation ? 0 : 1;
-    const int row = (send.direction * 2 + kind) * schedule_.positions() + send.position;
-    return first_message_ + row * schedule_.micro_batches + send.micro_batch;
+    return crossings_[(send.direction * 2 + kind) * schedule_.positions() + send.position];
   }
 
-  int device_of_worker(int worker) const {
-    return devices_[plan_.pipelines[pipeline_].stages[worker].ranks.front()];
+  // Calls `use(part, bytes, message)` for each message of an activation or gradient.
+  template <typename Use>
+  void for_each_part(const Action& send, int boundary, const Use& use) {
+    const Crossing& crossing = crossing_of(send);
+    const Pipeline& pipeline = plan_.pipelines[pipeline_];
+    const auto rows = static_cast<double>(pipeline.micro_batch_size *
+                                          std::max<std::int64_t>(plan_.sequence_length, 1));
+    for (std::size_t part = 0; part < crossing.parts.size(); ++part) {
+      const auto share = static_cast<double>(crossing.parts[part].rows.size()) / rows;
+      use(crossing.parts[part], share * bytes_after(boundary),
+          crossing.first + send.micro_batch * static_cast<int>(crossing.parts.size()) +
+              static_cast<int>(part));
+    }
+  }
+
+  int device_of(int worker, int place) const {
+    return devices_[plan_.pipelines[pipeline_].stages[worker].ranks[place]];
   }
 
   // What crosses the boundary after `position`, either way.
@@ -122,15 +163,22 @@ class StepWriter {
   void write_send(const Action& action) {
     const WorkerAction far = far_end(schedule_, action);
     const int boundary = std::min(action.position, far.action.position);
-    builder_.send(device(), device_of_worker(far.worker), bytes_after(boundary), message_of(action),
-                  label_number(action));
+    const int label = label_number(action);
+    for_each_part(action, boundary, [&](const BoundaryMessage& part, double bytes, int message) {
+      if (part.from_place != at_.place) return;
+      builder_.send(device(), device_of(far.worker, part.to_place), bytes, message, label);
+    });
   }
 
   void write_recv(const Action& action) {
     const WorkerAction far = far_end(schedule_, action);
     const int boundary = std::min(action.position, far.action.position);
-    builder_.recv(device(), device_of_worker(far.worker), bytes_after(boundary),
-                  message_of(far.action), label_number(action));
+    const int label = label_number(action);
+    for_each_part(
+        far.action, boundary, [&](const BoundaryMessage& part, double bytes, int message) {
+          if (part.to_place != at_.place) return;
+          builder_.recv(device(), device_of(far.worker, part.from_place), bytes, message, label);
+        });
   }
 
   void write_step_action(const Action& action) {
@@ -263,8 +311,9 @@ class StepWriter {
   int summary_ = -1;                      // likewise: the meeting of all
   Schedule schedule_ = {};                // of the pipeline that is being written
   int pipeline_ = 0;
-  int first_message_ = 0;
-  int rank_ = 0;  // of the plan
+  std::vector<Crossing> crossings_ = {};  // by direction, activation or gradient, and position
+  RankPosition at_ = {};
+  int rank_ = 0;  // of the plan, at at_
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "hethub/predict/predict.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "hethub/base/error.h"
+#include "hethub/plan/group_ops.h"
 #include "hethub/plan/segments.h"
 #include "hethub/plan/validate.h"
 
@@ -27,7 +29,47 @@ struct RankNumbers {
   ProgramCost update = {};
 };
 
-RankNumbers rank_numbers(const RankPlan& rank, const CostModel& costs) {
+// Simulates the group ops of one rank's programs, each kind of them once, as if all members began
+// together: they do the same.
+class GroupPricer {
+ public:
+  GroupPricer(const CostModel& costs, std::vector<int> group)
+      : costs_(costs), group_(std::move(group)) {}
+
+  double seconds(const GroupStart& op) {
+    for (const auto& [known, seconds] : known_) {
+      if (known == op) return seconds;
+    }
+    StepBuilder builder(costs_);
+    SimCollective collective =
+        builder.begin_collective(group_, group_algorithm(op), group_chunks(op), DType::kF32);
+    for (int member = 0; member < std::ssize(group_); ++member) {
+      builder.take_part(collective, member);
+    }
+    known_.emplace_back(op, simulate(builder.step(), SimDetail::kEndsOnly).step_seconds);
+    return known_.back().second;
+  }
+
+ private:
+  const CostModel& costs_;
+  std::vector<int> group_;  // ranks of the cluster
+  std::vector<std::pair<GroupStart, double>> known_ = {};
+};
+
+// The devices of a rank's tensor-parallel group.
+std::vector<int> group_devices(const RankPlan& rank, const std::vector<int>& devices) {
+  std::vector<int> group;
+  if (rank.groups.empty()) return group;
+  for (const int member : rank.groups[0]) {
+    group.push_back(devices.at(member));
+  }
+  return group;
+}
+
+RankNumbers rank_numbers(const RankPlan& rank, const CostModel& costs,
+                         const std::vector<int>& devices) {
+  GroupPricer group(costs, group_devices(rank, devices));
+  const auto group_seconds = [&](const GroupStart& op) { return group.seconds(op); };
   RankNumbers numbers{.check = price_ops(costs, rank.kind, rank.check_ops),
                       .norm = price_ops(costs, rank.kind, rank.norm_ops),
                       .update = price_ops(costs, rank.kind, rank.update_ops)};
@@ -37,7 +79,7 @@ RankNumbers rank_numbers(const RankPlan& rank, const CostModel& costs) {
     for (int which = 0; which < kPhases; ++which) {
       const auto& instructions = program.phase(static_cast<Phase>(which));
       if (instructions.empty()) continue;
-      const ProgramCost cost = price(costs, rank.kind, instructions);
+      const ProgramCost cost = price(costs, rank.kind, instructions, group_seconds);
       stage.phase_seconds[which] = cost.seconds + costs.action_seconds(rank.kind);
       numbers.compute.add(cost);
     }
@@ -126,13 +168,15 @@ Efficiency efficiency_of(const Plan& plan, const ModelConfig& model, const CostM
 
 StepNumbers numbers_of(const Plan& plan, const RankPlans& ranks, const CostModel& costs,
                        ProgramCost* cost) {
+  const std::vector<int> devices = cluster_ranks_of(plan, costs.ranks());
   std::vector<RankNumbers> distinct;
   for (const RankPlan& one : ranks.distinct) {
-    distinct.push_back(rank_numbers(one, costs));
+    distinct.push_back(rank_numbers(one, costs, devices));
   }
   StepNumbers numbers;
   ProgramCost total;
-  for (const Pipeline& pipeline : plan.pipelines) {
+  for (int number = 0; number < std::ssize(plan.pipelines); ++number) {
+    const Pipeline& pipeline = plan.pipelines[number];
     std::vector<StageNumbers>& stages = numbers.stages.emplace_back();
     const auto count = static_cast<int>(pipeline.stages.size());
     const auto ranges = static_cast<int>(pipeline.stages.front().layers.size());
@@ -140,7 +184,12 @@ StepNumbers numbers_of(const Plan& plan, const RankPlans& ranks, const CostModel
       const Stage& stage = pipeline.stages[stage_of_position(position, count)];
       const RankNumbers& one = distinct[ranks.index_of_rank.at(stage.ranks.front())];
       stages.push_back(one.stages.at(range_of_position(position, count)));
-      if (position < count) total.add(one.compute, pipeline.micro_batches);
+      // The first copy of a stage has its share of the sequences.
+      const IndexRange own = sequences_of(plan, {number, stage_of_position(position, count), 0});
+      stages.back().sent_bytes *=
+          static_cast<double>(pipeline.micro_batch_size) / static_cast<double>(own.size());
+      if (position >= count) continue;
+      total.add(one.compute, pipeline.micro_batches * static_cast<int>(stage.ranks.size()));
     }
   }
   for (const int index : ranks.index_of_rank) {

@@ -41,11 +41,16 @@ void ProgramCost::add(const ProgramCost& cost, int times) {
 }
 
 ProgramCost price(const CostModel& costs, std::string_view kind,
-                  const std::vector<Instruction>& instructions) {
+                  const std::vector<Instruction>& instructions, const GroupPrice& group) {
   ProgramCost total;
   OpPrices prices(costs, kind);
   for (const Instruction& instruction : instructions) {
-    total.add(prices.of(instruction.op));
+    const OpBody& body = instruction.op.body;
+    if (const auto* start = group ? std::get_if<GroupStart>(&body) : nullptr) {
+      total.seconds += group(*start);
+    } else if (!group || !std::holds_alternative<GroupWait>(body)) {
+      total.add(prices.of(instruction.op));
+    }
   }
   return total;
 }

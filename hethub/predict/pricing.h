@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,9 +22,13 @@ struct ProgramCost {
   void add(const ProgramCost& cost, int times = 1);
 };
 
-/// The sum of the instructions' costs.
+/// Seconds of a group op from its start to its end.
+using GroupPrice = std::function<double(const GroupStart& op)>;
+
+/// The sum of the instructions' costs. `group` is needed where there are group ops; their waits
+/// cost nothing more.
 ProgramCost price(const CostModel& costs, std::string_view kind,
-                  const std::vector<Instruction>& instructions);
+                  const std::vector<Instruction>& instructions, const GroupPrice& group = {});
 
 /// One phase of a model's program, sorted by the layer that its instructions belong to.
 template <typename T>

@@ -42,6 +42,10 @@ void check_all_known(const HfWeights& weights, const ModelConfig& model) {
   }
 }
 
+ElementOrder order_of(const TensorShard& shard) {
+  return shard.transposed ? ElementOrder::kColumns : ElementOrder::kRows;
+}
+
 // Where a piece's values of one role lie.
 const ArenaRange& range_of(const OwnedPiece& piece, TensorRole role) {
   switch (role) {
@@ -64,27 +68,24 @@ void ModelState::upload(const std::vector<float>& values, const ArenaRange& rang
 }
 
 void ModelState::for_each_parameter(
-    const std::function<void(const ModelTensor&, std::span<float>)>& fill) {
-  const auto tensors = tensors_of(model_);
+    const std::function<void(const TensorShard&, std::span<float>)>& fill) {
   const RankPlan& plan = device_.plan();
   for (std::size_t index = 0; index < plan.programs.size(); ++index) {
     const Program& program = plan.programs[index];
-    for (const int parameter : program.values_of(ValueRole::kParameter)) {
-      const Value& value = program.values[parameter];
-      std::vector<float> values(static_cast<std::size_t>(value.spec.elements()));
-      const auto tensor = std::find_if(tensors.begin(), tensors.end(), [&](const ModelTensor& one) {
-        return one.name == value.name;
-      });
-      fill(*tensor, values);
+    const std::vector<int> parameters = program.values_of(ValueRole::kParameter);
+    for (std::size_t at = 0; at < parameters.size(); ++at) {
+      const TensorShard& shard = plan.shards[index].at(at);
+      std::vector<float> values(static_cast<std::size_t>(shard.count));
+      fill(shard, values);
       upload(values,
-             {plan.memory.offset_of(static_cast<int>(index), parameter, 0), value.spec.bytes()});
+             {plan.memory.offset_of(static_cast<int>(index), parameters[at], 0), shard.count * 4});
     }
   }
 }
 
 void ModelState::initialize(std::uint64_t seed) {
-  for_each_parameter([&](const ModelTensor& tensor, std::span<float> values) {
-    write_initial_values(model_, tensor, seed, 0, values);
+  for_each_parameter([&](const TensorShard& shard, std::span<float> values) {
+    write_initial_values(model_, shard, seed, shard.first, values);
   });
 }
 
@@ -94,7 +95,8 @@ std::vector<std::string> ModelState::load_hugging_face(const std::filesystem::pa
   check_all_known(weights, model_);
   const HeadSource head = head_source(
       weights, {.tied = model_.tie_word_embeddings, .tie_missing_head = tie_missing_head});
-  for_each_parameter([&](const ModelTensor& tensor, std::span<float> values) {
+  for_each_parameter([&](const TensorShard& shard, std::span<float> values) {
+    const ModelTensor& tensor = shard.tensor;
     const std::string& stored = tensor.name == "lm_head.weight" ? head.name : tensor.name;
     const SafetensorsEntry* entry = weights.find(stored);
     if (entry == nullptr) corrupt(folder.string(), "no tensor " + stored, "all of the model's");
@@ -102,7 +104,14 @@ std::vector<std::string> ModelState::load_hugging_face(const std::filesystem::pa
       corrupt(text(folder.string(), ": ", stored), shape_text(entry->shape),
               shape_text(tensor.shape));
     }
-    weights.file_of(stored).read_f32(stored, 0, values);
+    const SafetensorsFile& file = weights.file_of(stored);
+    if (!shard.transposed) return file.read_f32(stored, shard.first, values);
+    std::vector<float> whole(static_cast<std::size_t>(tensor.elements()));
+    file.read_f32(stored, 0, whole);
+    for (std::size_t index = 0; index < values.size(); ++index) {
+      values[index] = whole[static_cast<std::size_t>(
+          shard.element_of(shard.first + static_cast<std::int64_t>(index)))];
+    }
   });
   std::vector<std::string> warnings = weights.warnings();
   warnings.insert(warnings.end(), head.warnings.begin(), head.warnings.end());
@@ -126,8 +135,9 @@ ShardRecord ModelState::save(const ShardPlace& place, const ShardOptions& option
   for (const OwnedPiece& piece : device_.plan().owned) {
     for (const TensorRole role :
          {TensorRole::kParameter, TensorRole::kFirstMoment, TensorRole::kSecondMoment}) {
-      const OwnedSlice& owned = piece.slice;
+      const TensorShard& owned = piece.slice;
       ranges.push_back({{.name = owned.tensor.name, .role = role, .shape = owned.tensor.shape},
+                        order_of(owned),
                         owned.first,
                         owned.count});
       pieces.push_back(&piece);
@@ -146,16 +156,16 @@ ShardRecord ModelState::save(const ShardPlace& place, const ShardOptions& option
 CheckpointFacts ModelState::load_checkpoint(const std::filesystem::path& folder) {
   const Checkpoint checkpoint = Checkpoint::open(folder);
   checkpoint.check_tensors(logical_tensors());
-  for_each_parameter([&](const ModelTensor& tensor, std::span<float> values) {
-    checkpoint.read(tensor.name, TensorRole::kParameter, 0, tensor.elements(),
-                    std::as_writable_bytes(values));
+  for_each_parameter([&](const TensorShard& shard, std::span<float> values) {
+    checkpoint.read(shard.tensor.name, TensorRole::kParameter, shard.first, shard.count,
+                    std::as_writable_bytes(values), order_of(shard));
   });
   for (const OwnedPiece& piece : device_.plan().owned) {
     for (const TensorRole role : {TensorRole::kFirstMoment, TensorRole::kSecondMoment}) {
-      const OwnedSlice& owned = piece.slice;
+      const TensorShard& owned = piece.slice;
       std::vector<float> values(static_cast<std::size_t>(owned.count));
       checkpoint.read(owned.tensor.name, role, owned.first, owned.count,
-                      std::as_writable_bytes(std::span(values)));
+                      std::as_writable_bytes(std::span(values)), order_of(owned));
       upload(values, range_of(piece, role));
     }
   }

@@ -38,7 +38,7 @@ class ModelState {
 
  private:
   void for_each_parameter(
-      const std::function<void(const ModelTensor& tensor, std::span<float> values)>& fill);
+      const std::function<void(const TensorShard& shard, std::span<float> values)>& fill);
   void upload(const std::vector<float>& values, const ArenaRange& range);
 
   const ModelConfig& model_;

@@ -9,45 +9,41 @@
 #include "hethub/base/error.h"
 
 namespace hethub {
-namespace {
-
-bool is_of_activation(ActionKind kind) {
-  return kind == ActionKind::kSendActivation || kind == ActionKind::kRecvActivation;
-}
-
-// Both ends of a message make the same tag: from the action that sends it.
-std::uint64_t tag_of(const Action& sent) {
-  const std::uint64_t activation = is_of_activation(sent.kind) ? 1 : 0;
-  return activation << 44U | static_cast<std::uint64_t>(sent.position & 0xFFF) << 32U |
-         static_cast<std::uint32_t>(sent.micro_batch);
-}
-
-}  // namespace
 
 RankWorker::RankWorker(const RankWorkerOptions& options)
-    : options_(options), rank_(*options.rank), device_(*options.device) {
-  int lanes = 0;
-  std::int64_t largest = 0;
-  for (std::size_t index = 0; index < rank_.programs.size(); ++index) {
-    const Program& program = rank_.programs[index];
-    for (const int value : {program.received_activation, program.sent_activation}) {
-      if (value >= 0) largest = std::max(largest, program.values[value].spec.bytes());
-    }
-    const int own = rank_.memory.programs[index].lanes;
-    sends_.emplace_back(static_cast<std::size_t>(own));
-    lanes += own;
-  }
+    : options_(options),
+      rank_(*options.rank),
+      device_(*options.device),
+      messages_(*options.plan, *options.schedule, *options.device, options.timeout) {
+  const MessageNeeds needs = messages_.needs();
   port_ = std::make_unique<DevicePort>(DevicePortOptions{
       .messenger = options_.messenger,
       .backend = &device_.backend(),
       .queue = &device_.queue(),
-      .requests = 2 * lanes + 8,
-      .staging_bytes = largest,
-      .staging_slots = largest > 0 ? 2 * lanes + 4 : 0,
+      .requests = needs.messages + 8,
+      .staging_bytes = needs.longest_bytes,
+      .staging_slots = needs.messages > 0 ? needs.messages + 4 : 0,
       .force_host_staged = options_.force_host_staged,
       .device_timeout_s = std::chrono::duration<double>(options_.timeout).count()});
-  const auto rows =
-      static_cast<std::size_t>(batch_shape(*options_.plan, rank_.position.pipeline).rows());
+  make_inputs();
+  sums_.resize(rank_.owned.size());
+  for (const Segment& segment : *options_.segments) {
+    for (const TensorShard& part : segment.parts) {
+      tensor_names_.push_back(part.tensor.name);
+    }
+  }
+  forward_only_ = forward_only(*options_.schedule);
+  make_groups();
+  messages_.use(*world_);
+  make_segments();
+}
+
+RankWorker::~RankWorker() { device_.set_group_runner(nullptr); }
+
+void RankWorker::make_inputs() {
+  const auto rows = static_cast<std::size_t>(batch_shape(*options_.plan, rank_.position).rows());
+  sequences_ = sequences_of(*options_.plan, rank_.position);
+  counts_tokens_ = rank_.groups.empty() || rank_.groups[0].front() == rank_.rank;
   host_.tokens.resize(rows);
   host_.labels.resize(rows);
   host_.losses.resize(rows);
@@ -56,15 +52,6 @@ RankWorker::RankWorker(const RankWorkerOptions& options)
     host_.positions[row] =
         static_cast<std::int32_t>(row % static_cast<std::size_t>(options_.plan->sequence_length));
   }
-  sums_.resize(rank_.owned.size());
-  for (const Segment& segment : *options_.segments) {
-    for (const ModelTensor& tensor : segment.tensors) {
-      tensor_names_.push_back(tensor.name);
-    }
-  }
-  forward_only_ = forward_only(*options_.schedule);
-  make_groups();
-  make_segments();
 }
 
 // Groups are numbered in the order in which the segments name them, which all ranks agree on.
@@ -85,6 +72,11 @@ void RankWorker::make_groups() {
     groups_[ranks] = std::make_unique<Communicator>(
         CommunicatorOptions{port_.get(), ranks, number.first->second});
   }
+  if (rank_.groups.empty()) return;
+  // A rank is in one tensor-parallel group: that of its first member's number.
+  const int id = static_cast<int>(numbers.size()) + 1 + rank_.groups[0].front();
+  group_ops_ = std::make_unique<GroupCollectives>(rank_, *port_, id, options_.timeout);
+  device_.set_group_runner(group_ops_.get());
 }
 
 void RankWorker::make_segments() {
@@ -121,37 +113,10 @@ RankWorker::Evaluation RankWorker::evaluate(const SampleSource& source, std::int
   loss_sum_ = 0;
   tokens_ = 0;
   execute(forward_only_, rank_.position.stage, *this);
-  finish_sends();
+  messages_.finish();
   std::array<double, 2> sums = {loss_sum_, tokens_};
   world_->all_reduce_host(sums, deadline());
   return {sums[0], sums[1]};
-}
-
-int RankWorker::rank_of(int worker) const {
-  return options_.plan->pipelines[rank_.position.pipeline].stages[worker].ranks[0];
-}
-
-View RankWorker::boundary(const Action& what) const {
-  const int index = rank_.program_of(what);
-  const Program& program = rank_.programs[index];
-  int value = -1;
-  if (what.kind == ActionKind::kSendActivation) value = program.sent_activation;
-  if (what.kind == ActionKind::kRecvActivation) value = program.received_activation;
-  if (what.kind == ActionKind::kSendGradient) value = program.sent_gradient;
-  if (what.kind == ActionKind::kRecvGradient) value = program.received_gradient;
-  return device_.view(index, value, what.micro_batch);
-}
-
-std::array<Request, 2>& RankWorker::sends_of(const Action& what) {
-  const int program = rank_.program_of(what);
-  return sends_[program][device_.lane_of(program, what.micro_batch)];
-}
-
-// A lane's earlier micro-batch may still be on its way out.
-void RankWorker::free_lane(const Action& what) {
-  for (Request& request : sends_of(what)) {
-    request.wait(deadline());
-  }
 }
 
 // Waits for the device, so that the action's span is the time the device took.
@@ -160,7 +125,7 @@ void RankWorker::compute(const Action& what) {
   const Program& program = rank_.programs[index];
   const bool is_forward = what.kind == ActionKind::kForward;
   if (is_forward) {
-    free_lane(what);
+    messages_.free_lane(what);
     upload_inputs(index, what.micro_batch);
   }
   for (const Phase phase : phases_of(what.kind)) {
@@ -180,10 +145,11 @@ void RankWorker::upload_inputs(int index, int micro_batch) {
   const Program& program = rank_.programs[index];
   const std::int64_t length = options_.plan->sequence_length;
   const bool reads_data = program.find("tokens") >= 0 || program.losses >= 0;
-  for (int sequence = 0; reads_data && sequence < pipeline.micro_batch_size; ++sequence) {
+  for (std::int64_t sequence = 0; reads_data && sequence < sequences_.size(); ++sequence) {
     const std::int64_t sample = step_ * options_.plan->global_batch +
                                 first_sequence(*options_.plan, rank_.position.pipeline) +
-                                std::int64_t{micro_batch} * pipeline.micro_batch_size + sequence;
+                                std::int64_t{micro_batch} * pipeline.micro_batch_size +
+                                sequences_.begin + sequence;
     source_->read(sample, std::span(host_.tokens).subspan(sequence * length, length),
                   std::span(host_.labels).subspan(sequence * length, length));
   }
@@ -203,21 +169,15 @@ void RankWorker::read_losses() {
     sum += loss;
   }
   loss_sum_ += sum;
+  if (!counts_tokens_) return;
   tokens_ +=
       static_cast<double>(std::count_if(host_.labels.begin(), host_.labels.end(),
                                         [](std::int32_t label) { return label != kIgnoredLabel; }));
 }
 
-void RankWorker::send(const Action& what, const WorkerAction& to) {
-  Request& pending = sends_of(what)[is_of_activation(what.kind) ? 0 : 1];
-  pending.wait(deadline());
-  pending = world_->send(rank_of(to.worker), tag_of(what), boundary(what));
-}
+void RankWorker::send(const Action& what, const WorkerAction& to) { messages_.send(what, to); }
 
-void RankWorker::recv(const Action& what, const WorkerAction& from) {
-  if (what.kind == ActionKind::kRecvActivation) free_lane(what);
-  world_->recv(rank_of(from.worker), tag_of(from.action), boundary(what)).wait(deadline());
-}
+void RankWorker::recv(const Action& what, const WorkerAction& from) { messages_.recv(what, from); }
 
 void RankWorker::finish_step(const Action& what) {
   switch (what.kind) {
@@ -245,16 +205,6 @@ void RankWorker::finish_step(const Action& what) {
   }
 }
 
-void RankWorker::finish_sends() {
-  for (auto& program : sends_) {
-    for (auto& lane : program) {
-      for (Request& request : lane) {
-        request.wait(deadline());
-      }
-    }
-  }
-}
-
 void RankWorker::sync_gradients() {
   const View scratch = device_.view(rank_.scratch);
   for (SegmentSync& sync : segments_) {
@@ -266,7 +216,7 @@ void RankWorker::sync_gradients() {
 
 // A sum that is not finite is found before it spreads to the other holders.
 void RankWorker::check_gradients() {
-  finish_sends();
+  messages_.finish();
   if (options_.before_sync) {
     options_.before_sync(step_, device_.view(rank_.gradients), device_.queue());
   }

@@ -14,7 +14,9 @@
 #include "hethub/data/sample_source.h"
 #include "hethub/plan/rank_plan.h"
 #include "hethub/train/executor.h"
+#include "hethub/train/group_collectives.h"
 #include "hethub/train/optimizer.h"
+#include "hethub/train/stage_messages.h"
 
 namespace hethub {
 
@@ -51,6 +53,9 @@ struct StepResult {
 class RankWorker : public StageWorker {
  public:
   explicit RankWorker(const RankWorkerOptions& options);
+  ~RankWorker() override;
+  RankWorker(const RankWorker&) = delete;
+  RankWorker& operator=(const RankWorker&) = delete;
 
   /// Performs step `step` (from 0) on samples step·global_batch and on, as update number
   /// `update` (from 1). Errors of the device, a peer or the data are thrown and end the job.
@@ -90,6 +95,7 @@ class RankWorker : public StageWorker {
     std::vector<float> losses = {};
   };
 
+  void make_inputs();
   void make_groups();
   void make_segments();
   void upload_inputs(int index, int micro_batch);
@@ -103,22 +109,19 @@ class RankWorker : public StageWorker {
   int ordinal_of(const std::string& tensor) const;
   void update();
   void sync_parameters();
-  void finish_sends();
-  int rank_of(int worker) const;
-  View boundary(const Action& what) const;
-  std::array<Request, 2>& sends_of(const Action& what);
-  void free_lane(const Action& what);
 
   RankWorkerOptions options_;
   const RankPlan& rank_;
   RankDevice& device_;
+  StageMessages messages_;
   std::unique_ptr<DevicePort> port_;
   std::unique_ptr<Communicator> world_;
   std::map<std::vector<int>, std::unique_ptr<Communicator>> groups_ = {};
+  std::unique_ptr<GroupCollectives> group_ops_ = {};  // where programs have group ops
   std::vector<SegmentSync> segments_ = {};
   Schedule forward_only_ = {};
-  // By program and lane: the activation's, the gradient's.
-  std::vector<std::vector<std::array<Request, 2>>> sends_ = {};
+  IndexRange sequences_ = {};  // of each micro-batch: those of this rank
+  bool counts_tokens_ = true;  // of its tensor-parallel group, one rank does
   HostInputs host_ = {};
   std::vector<float> sums_ = {};                // of the owned pieces
   std::vector<std::string> tensor_names_ = {};  // of the whole model

@@ -47,6 +47,38 @@ Stage stage_of(const std::string& kind, int rank, int begin, int end) {
   return {.kind = kind, .ranks = {rank}, .layers = {{begin, end}}};
 }
 
+// Layers [begin, end) on ranks `first` and on.
+Stage wide_stage(const std::string& kind, int first, int width, LayerRange layers) {
+  Stage stage{.kind = kind, .tensor_parallel = width, .layers = {layers}};
+  for (int rank = 0; rank < width; ++rank) {
+    stage.ranks.push_back(first + rank);
+  }
+  return stage;
+}
+
+// Stages whose layers several ranks share: "width4" is one of four, "width2_then_1" is two stages,
+// "width4_and_1" two replicas. The latter two mix the kinds.
+void wide(Plan& plan, const std::string& layout, int layers, int batch) {
+  const int width = layout[5] - '0';
+  const int other = layout.back() - '0';
+  const int cut = layers / 2 + 1;
+  const std::string kind = layout.ends_with("opencl") ? "opencl" : "cpu";
+  Pipeline first{.micro_batch_size = 1, .micro_batches = batch};
+  if (layout.find("_then_") != std::string::npos) {
+    first.stages = {wide_stage("opencl", 0, width, {0, cut}),
+                    wide_stage("cpu", width, other, {cut, layers})};
+    plan.pipelines = {first};
+    return;
+  }
+  first.stages = {wide_stage(kind, 0, width, {0, layers})};
+  plan.pipelines = {first};
+  if (layout.find("_and_") == std::string::npos) return;
+  plan.pipelines[0].micro_batches = batch / 2;
+  plan.pipelines.push_back({.micro_batch_size = batch - batch / 2,
+                            .micro_batches = 1,
+                            .stages = {wide_stage("opencl", width, other, {0, layers})}});
+}
+
 // The layout of one test, for a model of so many layers and a batch of so many sequences.
 Plan plan_of(const std::string& layout, int layers, int batch) {
   Plan plan{.sequence_length = 32, .global_batch = batch};
@@ -70,6 +102,7 @@ Plan plan_of(const std::string& layout, int layers, int batch) {
     plan.pipelines[0].stages[0].layers = {{0, 1}, {2, layers - 1}};
     plan.pipelines[0].stages[1].layers = {{1, 2}, {layers - 1, layers}};
   }
+  if (layout.starts_with("width")) wide(plan, layout, layers, batch);
   if (layout == "uneven_replicas") {
     plan.pipelines.push_back({.micro_batch_size = 1,
                               .micro_batches = batch / 2 + 1,
@@ -124,6 +157,15 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values("cpu", "opencl", "torch", "cpu_then_opencl", "opencl_then_cpu",
                                      "torch_then_cpu", "zero_bubble", "interleaved",
                                      "uneven_replicas", "pipeline_beside_replica_with_recompute")),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Wide, Golden,
+    testing::Values(std::tuple("llama", "width2"), std::tuple("llama3", "width2_opencl"),
+                    std::tuple("llama", "width2_then_2"), std::tuple("qwen2", "width2_then_1"),
+                    std::tuple("qwen3", "width2"), std::tuple("qwen3", "width1_then_2"),
+                    std::tuple("mistral", "width4"), std::tuple("deep", "width2_and_2"),
+                    std::tuple("qwen2", "width4_and_1"), std::tuple("window", "width2_and_1")),
     name_of);
 
 // What differs here is the model: the layouts that touch each backend and recompute do.

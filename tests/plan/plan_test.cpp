@@ -29,19 +29,46 @@ TEST(Plan, every_fault_is_reported_at_once_with_its_mend) {
   plan.dtype = "bf16";
   plan.global_batch = 9;
   plan.sequence_length = 65;
-  plan.pipelines[0].stages[0].tensor_parallel = 3;
+  plan.pipelines[0].stages[0].tensor_parallel = 0;
   plan.pipelines[0].stages[1].layers = {{2, 4}};
   plan.pipelines[1].stages[0].ranks = {1};
   const std::string all = faults(plan, {"cpu", "cpu", "cpu"});
   for (const char* part :
        {"plan: schedule, found 1f1c, expected one of 1f1b, gpipe", "plan: dtype, found bf16",
         "plan: global_batch, found 9, expected 7", "plan: sequence_length, found 65",
-        "pipeline 0 stage 0: tensor_parallel, found 3",
+        "pipeline 0 stage 0: tensor_parallel, found 0",
         "pipeline 0 stage 1: kind of rank 1, found cpu, expected opencl",
         "pipeline 1 stage 0: rank 1, found already used by pipeline 0 stage 1",
         "pipeline 0 stage 1: layers, found [2, 4), expected a range that begins at 3"}) {
     EXPECT_NE(all.find(part), std::string::npos) << part << "\nin\n" << all;
   }
+}
+
+TEST(Plan, a_width_must_divide_ranks_and_heads_and_a_copy_needs_a_sequence) {
+  const auto faults_of = [](int heads, int key_heads, int width, int ranks) {
+    const ModelConfig model = parse_model(
+        text(R"({"model_type":"llama","vocab_size":256,"hidden_size":96,"intermediate_size":64,
+             "num_hidden_layers":2,"num_attention_heads":)",
+             heads, R"(,"num_key_value_heads":)", key_heads, "}"),
+        "heads");
+    Plan plan{.sequence_length = 8, .global_batch = 1};
+    Stage stage{.kind = "cpu", .tensor_parallel = width, .layers = {{0, 2}}};
+    for (int rank = 0; rank < ranks; ++rank) {
+      stage.ranks.push_back(rank);
+    }
+    plan.pipelines = {{.stages = {stage}}};
+    std::string all;
+    for (const Error& error : validate(plan, model)) {
+      all += text(error.what(), '\n');
+    }
+    return all;
+  };
+  EXPECT_EQ(faults_of(8, 2, 2, 2), "");
+  EXPECT_EQ(faults_of(8, 2, 4, 4), "");  // two ranks hold each key head
+  EXPECT_NE(faults_of(6, 3, 2, 2).find("num_key_value_heads=3 tp=2"), std::string::npos);
+  EXPECT_NE(faults_of(6, 6, 4, 4).find("num_attention_heads=6 tp=4"), std::string::npos);
+  EXPECT_NE(faults_of(8, 2, 2, 3).find("a multiple of tensor_parallel=2"), std::string::npos);
+  EXPECT_NE(faults_of(8, 2, 1, 2).find("2 copies of the stage"), std::string::npos);
 }
 
 TEST(Plan, layers_that_no_stage_or_two_stages_hold_are_faults) {

@@ -17,8 +17,9 @@ TEST(Segments, hold_each_tensor_once_and_list_all_its_holders) {
     const Plan plan = small_plan(true);
     std::map<std::string, std::vector<int>> holders;
     for (const Segment& segment : segments_of(plan, model)) {
-      for (const ModelTensor& tensor : segment.tensors) {
-        EXPECT_TRUE(holders.try_emplace(tensor.name, segment.ranks).second) << tensor.name;
+      for (const TensorShard& part : segment.parts) {
+        EXPECT_TRUE(holders.try_emplace(part.tensor.name, segment.ranks).second)
+            << part.tensor.name;
       }
     }
     EXPECT_EQ(holders.size(), tensors_of(model).size());
@@ -33,7 +34,7 @@ TEST(Segments, respect_the_size_of_a_bucket) {
   Plan plan = small_plan(true);
   plan.bucket_bytes = 100'000;
   for (const Segment& segment : segments_of(plan, small_model())) {
-    EXPECT_TRUE(segment.elements * 4 <= plan.bucket_bytes || segment.tensors.size() == 1);
+    EXPECT_TRUE(segment.elements * 4 <= plan.bucket_bytes || segment.parts.size() == 1);
   }
 }
 
@@ -75,7 +76,8 @@ TEST(RankPlan, pieces_lie_where_their_parameters_do) {
                 piece.parameters.offset - made.parameters.offset);
     }
     for (const HeldSegment& held : made.segments) {
-      const int first = made.programs.front().find(segments[held.segment].tensors.front().name);
+      const int first =
+          made.programs.front().find(segments[held.segment].parts.front().tensor.name);
       EXPECT_EQ(held.parameters.offset, made.memory.offset_of(0, first, 0));
       EXPECT_EQ(held.gradients.offset,
                 made.memory.offset_of(0, made.programs.front().gradient_of(first), 0));

@@ -174,6 +174,23 @@ TEST(Predict, memory_is_the_arena_that_the_rank_will_allocate) {
             prediction.ranks[0].free_bytes() < prediction.ranks[1].free_bytes() ? 0 : 1);
 }
 
+// One rank's matrix products are halved; what the two ranks add up is paid for.
+TEST(Predict, a_wider_stage_computes_less_and_pays_for_its_links) {
+  const ModelConfig model = example_model(2);
+  const auto seconds = [&](int width, double bytes_per_s) {
+    Stage stage{.kind = "a", .tensor_parallel = width, .layers = {{0, 2}}};
+    for (int rank = 0; rank < width; ++rank) {
+      stage.ranks.push_back(rank);
+    }
+    Plan plan = two_stages();
+    plan.pipelines[0].stages = {stage};
+    const CostModel costs(example_cluster(2, 0, {0, bytes_per_s}), {});
+    return predict(plan, model, costs).step_seconds;
+  };
+  EXPECT_LT(seconds(2, 1e30), seconds(1, 1e30));
+  EXPECT_GT(seconds(2, 1e6), seconds(1, 1e6));
+}
+
 TEST(Predict, faster_links_devices_and_memories_are_never_slower) {
   const ModelConfig model = example_model(4, true);
   for (const Plan& plan : {two_stages(), two_replicas()}) {

@@ -87,6 +87,12 @@ void write_plans(const Workspace& space) {
                      .stages = {{.kind = "cpu", .ranks = {0}, .layers = {{0, 1}, {2, 3}}},
                                 {.kind = "opencl", .ranks = {1}, .layers = {{1, 2}, {3, 4}}}}}},
                    "interleaved");
+  space.write_plan(
+      "wide.json",  // layers shared by two ranks, then by two copies of one
+      {{.micro_batch_size = 2,
+        .micro_batches = 2,
+        .stages = {{.kind = "cpu", .ranks = {0, 1}, .tensor_parallel = 2, .layers = {{0, 2}}},
+                   {.kind = "opencl", .ranks = {2, 3}, .layers = {{2, 4}}}}}});
 }
 
 // Stops a run under plan `first` half-way and ends it under each of `others`.
@@ -126,7 +132,8 @@ TEST(Resume, works_under_any_other_plan) {
   space.make_data(64);
   write_plans(space);
   resume_under(space, "two", {"one", "four", "stages", "split", "virtual"});
-  resume_under(space, "virtual", {"one", "split", "virtual"});
+  resume_under(space, "virtual", {"one", "split", "virtual", "wide"});
+  resume_under(space, "wide", {"one", "split", "wide"});
 }
 
 TEST(Resume, an_explicit_checkpoint_that_was_never_committed_is_refused) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "hethub/base/error.h"
+
 namespace hethub {
 namespace {
 
@@ -59,8 +61,21 @@ void RankDevice::run(int program, Phase phase, int micro_batch) {
 
 void RankDevice::run(const std::vector<BoundOp>& ops) {
   for (const BoundOp& bound : ops) {
-    queue_->run(*bound.op, bound.inputs, bound.outputs, bound.workspace);
+    if (bound.op == nullptr) {
+      run_group_op(bound);
+    } else {
+      queue_->run(*bound.op, bound.inputs, bound.outputs, bound.workspace);
+    }
   }
+}
+
+void RankDevice::run_group_op(const BoundOp& bound) {
+  require(group_runner_ != nullptr, {.what = "rank device: group op",
+                                     .found = "nobody to perform it",
+                                     .expected = "a group runner",
+                                     .fix = "set one before a program with group ops runs"});
+  if (bound.group == nullptr) return group_runner_->wait();
+  group_runner_->start(*bound.group, bound.inputs[0], bound.outputs[0], bound.workspace);
 }
 
 // Ops of the same sizes are the same to a device, whatever they are called.
@@ -74,7 +89,10 @@ PreparedOp& RankDevice::prepared(const Op& op) {
 
 BoundOp RankDevice::bind(int program, const Instruction& instruction, Phase phase, int index,
                          int micro_batch) {
-  BoundOp bound{.op = &prepared(instruction.op)};
+  BoundOp bound{.group = std::get_if<GroupStart>(&instruction.op.body)};
+  const bool of_group =
+      bound.group != nullptr || std::holds_alternative<GroupWait>(instruction.op.body);
+  if (!of_group) bound.op = &prepared(instruction.op);
   for (const int value : instruction.inputs) {
     bound.inputs.push_back(view(program, value, micro_batch));
   }

@@ -8,13 +8,15 @@
 #include <vector>
 
 #include "hethub/accel/backend.h"
+#include "hethub/accel/rank/group_runner.h"
 #include "hethub/plan/rank_plan.h"
 
 namespace hethub {
 
 /// A prepared op with its memory: nothing is looked up when it runs.
 struct BoundOp {
-  PreparedOp* op = nullptr;
+  PreparedOp* op = nullptr;           ///< null for the two group ops
+  const GroupStart* group = nullptr;  ///< what begins; null for its wait
   std::vector<View> inputs = {};
   std::vector<View> outputs = {};
   View workspace = {};
@@ -27,6 +29,9 @@ class RankDevice {
  public:
   /// Takes `plan.memory.arena_bytes` on the device. Throws kOutOfMemory, kUnsupported.
   RankDevice(Backend& backend, const RankPlan& plan);
+
+  /// Who performs group ops from now on: needed before a program with one runs. Not owned.
+  void set_group_runner(GroupRunner* runner) { group_runner_ = runner; }
 
   Queue& queue() { return *queue_; }
   Backend& backend() { return backend_; }
@@ -57,6 +62,7 @@ class RankDevice {
 
  private:
   PreparedOp& prepared(const Op& op);
+  void run_group_op(const BoundOp& bound);
   using Phases = std::array<std::vector<BoundOp>, kPhases>;
 
   std::vector<Phases> bind_program(int program);
@@ -68,6 +74,7 @@ class RankDevice {
   const RankPlan& plan_;
   std::unique_ptr<Buffer> arena_;
   std::unique_ptr<Queue> queue_;
+  GroupRunner* group_runner_ = nullptr;
   std::vector<std::pair<Op, std::unique_ptr<PreparedOp>>> prepared_ = {};
   std::vector<std::vector<Phases>> lanes_ = {};  // by program and lane
   std::vector<BoundOp> check_ops_ = {};

@@ -1,0 +1,74 @@
+#include "hethub/train/group_collectives.h"
+
+#include <algorithm>
+
+#include "hethub/base/error.h"
+#include "hethub/base/split.h"
+#include "hethub/plan/group_ops.h"
+
+namespace hethub {
+
+GroupCollectives::GroupCollectives(const RankPlan& rank, DevicePort& port, int first_id,
+                                   std::chrono::milliseconds timeout)
+    : queue_(port.queue()), timeout_(timeout) {
+  for (const std::vector<int>& ranks : rank.groups) {
+    const int id = first_id + static_cast<int>(groups_.size());
+    groups_.push_back(std::make_unique<Communicator>(CommunicatorOptions{&port, ranks, id}));
+  }
+  for (const Program& program : rank.programs) {
+    for (int phase = 0; phase < kPhases; ++phase) {
+      for (const Instruction& instruction : program.phase(static_cast<Phase>(phase))) {
+        if (const auto* op = std::get_if<GroupStart>(&instruction.op.body)) make_ready(*op);
+      }
+    }
+  }
+}
+
+void GroupCollectives::make_ready(const GroupStart& op) {
+  const auto found =
+      std::find_if(known_.begin(), known_.end(), [&](const Known& one) { return one.op == op; });
+  if (found != known_.end()) return;
+  Communicator& group = *groups_.at(op.group);
+  known_.push_back({op, group.prepare(group_algorithm(op), group_chunks(op), DType::kF32)});
+}
+
+GroupCollectives::Known& GroupCollectives::known(const GroupStart& op) {
+  return *std::find_if(known_.begin(), known_.end(),
+                       [&](const Known& one) { return one.op == op; });
+}
+
+// Collectives work in place on data that has every member's part.
+void GroupCollectives::start(const GroupStart& op, View x, View y, View workspace) {
+  PreparedCollective& collective = *known(op).collective;
+  Communicator& group = *groups_[op.group];
+  View data = y;
+  View scratch = workspace;
+  copy_after_ = {};
+  const std::int64_t all = std::max(op.in_count, op.out_count);
+  const IndexRange part = part_of(all, op.ranks, group.rank());
+  if (op.kind == GroupKind::kAllGather) {
+    queue_.copy(x, y.slice(part.begin * 4, part.size() * 4));
+  } else if (op.kind == GroupKind::kReduceScatter) {
+    data = workspace.slice(0, all * 4);
+    scratch = workspace.slice(all * 4, workspace.bytes - all * 4);
+    queue_.copy(x, data);
+    copy_after_ = {data.slice(part.begin * 4, part.size() * 4), y};
+  } else if (x.offset != y.offset) {
+    queue_.copy(x, y);
+  }
+  require(collective.scratch_bytes() <= scratch.bytes, [&] {
+    return ErrorParts{.what = "group op",
+                      .found = text(collective.scratch_bytes(), " bytes of scratch"),
+                      .expected = text("at most ", scratch.bytes, ", as facts_of states"),
+                      .fix = "choose an algorithm that needs less"};
+  });
+  scratch.bytes = collective.scratch_bytes();
+  request_ = group.start(collective, {.data = data, .scratch = scratch});
+}
+
+void GroupCollectives::wait() {
+  request_.wait(std::chrono::steady_clock::now() + timeout_);
+  if (copy_after_.second.buffer != nullptr) queue_.copy(copy_after_.first, copy_after_.second);
+}
+
+}  // namespace hethub

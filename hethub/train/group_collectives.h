@@ -1,0 +1,45 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "hethub/accel/rank/group_runner.h"
+#include "hethub/accel/rank/rank_device.h"
+#include "hethub/comm/communicator.h"
+#include "hethub/plan/rank_plan.h"
+
+namespace hethub {
+
+/// Performs the group ops of one rank's programs by collectives over its groups of ranks. All are
+/// made ready at construction, so that nothing is allocated in a step.
+/// Threads: one.
+class GroupCollectives : public GroupRunner {
+ public:
+  /// `first_id` is the communicator's id of the rank's first group: the same on all its members, of
+  /// no other group. All pointers outlive it.
+  GroupCollectives(const RankPlan& rank, DevicePort& port, int first_id,
+                   std::chrono::milliseconds timeout);
+
+  void start(const GroupStart& op, View x, View y, View workspace) override;
+  void wait() override;
+
+ private:
+  struct Known {
+    GroupStart op = {};
+    std::unique_ptr<PreparedCollective> collective = {};
+  };
+
+  void make_ready(const GroupStart& op);
+  Known& known(const GroupStart& op);
+
+  Queue& queue_;
+  std::chrono::milliseconds timeout_;
+  std::vector<std::unique_ptr<Communicator>> groups_ = {};
+  std::vector<Known> known_ = {};
+  Request request_ = {};
+  std::pair<View, View> copy_after_ = {};  // what a scatter's end copies from where to where
+};
+
+}  // namespace hethub
