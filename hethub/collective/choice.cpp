@@ -133,6 +133,7 @@ const ChoiceTable& default_choices() {
       {.op = CollectiveOp::kAllReduce, .algorithm = "halving_doubling", .most_bytes = 64 * kKib},
       {.op = CollectiveOp::kAllReduce, .algorithm = "hierarchical", .needs_parts = true},
       {.op = CollectiveOp::kAllReduce, .algorithm = "pairwise", .most_ranks = 8},
+      {.op = CollectiveOp::kAllReduce, .algorithm = "ring"},
       {.op = CollectiveOp::kReduce,
        .algorithm = "direct",
        .most_bytes = 16 * kKib,

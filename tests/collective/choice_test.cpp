@@ -36,6 +36,14 @@ TEST(Choice, every_call_has_an_algorithm_and_narrow_sums_one_that_rounds_once) {
   }
 }
 
+TEST(Choice, many_ranks_sum_large_buffers_around_a_ring) {
+  for (const CollectiveOp op :
+       {CollectiveOp::kAllReduce, CollectiveOp::kReduceScatter, CollectiveOp::kAllGather}) {
+    const CollectiveCall call{.op = op, .world_size = 16, .bytes = 1 << 20};
+    EXPECT_EQ(choose(default_choices(), call), "ring") << name_of(op);
+  }
+}
+
 TEST(Choice, the_first_rule_that_fits_decides) {
   const ChoiceTable table = parsed(R"({"format": "hethub-choices/1", "rules": [
       {"op": "all_reduce", "algorithm": "hierarchical", "needs_parts": true},
