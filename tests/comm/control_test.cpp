@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/comm/errors.h"
 #include "tests/comm/local_world.h"
 
 namespace hethub {
@@ -76,10 +77,6 @@ Error failure_of(int rank) {
            .found = "nan",
            .expected = "a number",
            .fix = "lower the rate"}};
-}
-
-void expect_contains(const std::string& whole, const std::string& part) {
-  EXPECT_NE(whole.find(part), std::string::npos) << whole;
 }
 
 TEST(Control, all_ranks_leave_a_barrier_together_again_and_again) {

@@ -1,31 +1,15 @@
 #include "hethub/comm/launch_environment.h"
 
-#include <functional>
 #include <map>
 
 #include <gtest/gtest.h>
 
-#include "hethub/base/error.h"
+#include "tests/comm/errors.h"
 
 namespace hethub {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
-
-std::string error_text(const std::function<void()>& call, ErrorCode expected) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), expected) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
-
-void expect_contains(const std::string& whole, const std::string& part) {
-  EXPECT_NE(whole.find(part), std::string::npos) << whole;
-}
 
 Environment environment_of(Variables variables) {
   return [variables](const std::string& name) -> std::optional<std::string> {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "tests/comm/errors.h"
 #include "tests/comm/local_world.h"
 
 namespace hethub {
@@ -22,17 +23,6 @@ Bytes pattern(std::size_t size, unsigned seed) {
     byte = static_cast<std::byte>(random());
   }
   return bytes;
-}
-
-std::string error_text(const std::function<void()>& call, ErrorCode expected) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), expected) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
 }
 
 // Every law below holds for every transport: a new one joins by one line at the end of the file.

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "hethub/comm/handshake.h"
+#include "tests/comm/errors.h"
 #include "tests/comm/local_world.h"
 
 namespace hethub {
@@ -26,21 +27,6 @@ RendezvousOptions options_of(int rank, int world_size, int port) {
           .plan_hash = "abc",
           .timeout_s = 20,
           .ring_bytes = 65536};
-}
-
-std::string error_text(const std::function<void()>& call, ErrorCode expected) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), expected) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
-
-void expect_contains(const std::string& whole, const std::string& part) {
-  EXPECT_NE(whole.find(part), std::string::npos) << whole;
 }
 
 // Each rank tells each other its number.
