@@ -1,5 +1,9 @@
 #include "cli/bench_compute.h"
 
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
 #include "cli/train_setup.h"
 #include "hethub/base/error.h"
 
@@ -43,6 +47,15 @@ Plan one_rank_plan(const ComputeBench& bench, const ModelConfig& model) {
        .micro_batches = bench.batch / micro_batch,
        .stages = {{.kind = bench.backend, .ranks = {0}, .layers = {{0, model.layers}}}}});
   return plan;
+}
+
+int show(const Json& result, bool json, void (*print)(const Json& result)) {
+  if (json) {
+    std::cout << result.dump(1) << '\n';
+  } else {
+    print(result);
+  }
+  return 0;
 }
 
 }  // namespace hethub

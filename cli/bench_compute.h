@@ -7,6 +7,7 @@
 
 #include "cli/verb.h"
 #include "hethub/accel/backend.h"
+#include "hethub/base/json.h"
 #include "hethub/model/config.h"
 #include "hethub/plan/plan.h"
 
@@ -34,6 +35,9 @@ std::unique_ptr<Backend> open_device(const ComputeBench& bench);
 /// The plan of one rank that takes such steps. Throws kUsage if the micro-batches do not make up
 /// the batch.
 Plan one_rank_plan(const ComputeBench& bench, const ModelConfig& model);
+
+/// Prints what was measured: as JSON, or by `print` for people. Returns the exit status, 0.
+int show(const Json& result, bool json, void (*print)(const Json& result));
 
 // The verbs of bench that time ops and steps.
 void add_bench_ops(CLI::App& bench, VerbCall& call);

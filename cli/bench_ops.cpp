@@ -1,12 +1,10 @@
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 
 #include <nlohmann/json.hpp>
 
 #include "cli/bench_compute.h"
-#include "hethub/base/json.h"
 #include "hethub/base/text.h"
 #include "hethub/plan/validate.h"
 #include "hethub/profile/covered_ops.h"
@@ -86,12 +84,7 @@ int run(const Options& options, bool json) {
   for (const OpTime& time : time_ops(*backend, ops, timing)) {
     result["ops"].push_back(row_of(time, peaks));
   }
-  if (json) {
-    std::cout << result.dump(1) << '\n';
-  } else {
-    print(result);
-  }
-  return 0;
+  return show(result, json, print);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <iostream>
 #include <map>
 #include <memory>
 
@@ -11,7 +10,6 @@
 #include "cli/bench_compute.h"
 #include "hethub/base/allocations.h"
 #include "hethub/base/clock.h"
-#include "hethub/base/json.h"
 #include "hethub/base/text.h"
 #include "hethub/comm/rendezvous.h"
 #include "hethub/plan/validate.h"
@@ -252,12 +250,7 @@ void print(const Json& result) {
 
 int run(const Options& options, bool json) {
   const Json result = measure(options);
-  if (json) {
-    std::cout << result.dump(1) << '\n';
-  } else {
-    print(result);
-  }
-  return 0;
+  return show(result, json, print);
 }
 
 }  // namespace
