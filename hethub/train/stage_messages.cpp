@@ -106,21 +106,22 @@ std::array<std::vector<Request>, 2>& StageMessages::sends_of(const Action& what)
   return sends_[program][device_.lane_of(program, what.micro_batch)];
 }
 
+void StageMessages::settle(std::vector<Request>& requests) const {
+  for (Request& request : requests) {
+    request.wait(deadline());
+  }
+  requests.clear();
+}
+
 void StageMessages::free_lane(const Action& what) {
   for (std::vector<Request>& requests : sends_of(what)) {
-    for (Request& request : requests) {
-      request.wait(deadline());
-    }
-    requests.clear();
+    settle(requests);
   }
 }
 
 void StageMessages::send(const Action& what, const WorkerAction& to) {
   std::vector<Request>& pending = sends_of(what)[is_of_activation(what.kind) ? 0 : 1];
-  for (Request& request : pending) {
-    request.wait(deadline());
-  }
-  pending.clear();
+  settle(pending);
   const View whole = boundary(what);
   for (const Part& part : parts_.at({to.worker, true})) {
     pending.push_back(world_->send(part.peer, tag_of(what), whole.slice(part.offset, part.bytes)));
@@ -131,24 +132,18 @@ void StageMessages::send(const Action& what, const WorkerAction& to) {
 void StageMessages::recv(const Action& what, const WorkerAction& from) {
   if (what.kind == ActionKind::kRecvActivation) free_lane(what);
   const View whole = boundary(what);
-  arriving_.clear();
   for (const Part& part : parts_.at({from.worker, false})) {
     arriving_.push_back(
         world_->recv(part.peer, tag_of(from.action), whole.slice(part.offset, part.bytes)));
   }
-  for (Request& request : arriving_) {
-    request.wait(deadline());
-  }
+  settle(arriving_);
 }
 
 void StageMessages::finish() {
   for (auto& program : sends_) {
     for (auto& lane : program) {
       for (std::vector<Request>& requests : lane) {
-        for (Request& request : requests) {
-          request.wait(deadline());
-        }
-        requests.clear();
+        settle(requests);
       }
     }
   }

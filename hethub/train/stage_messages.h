@@ -63,6 +63,9 @@ class StageMessages {
   View boundary(const Action& what) const;
   std::array<std::vector<Request>, 2>& sends_of(const Action& what);
 
+  // Waits for all, each with a deadline of its own, and forgets them.
+  void settle(std::vector<Request>& requests) const;
+
   const Plan& plan_;
   const RankPlan& rank_;
   RankDevice& device_;
