@@ -3,10 +3,8 @@
 #include <algorithm>
 
 #include "hethub/base/error.h"
-#include "hethub/collective/choice.h"
 
 namespace hethub {
-namespace {
 
 CollectiveOp collective_of(GroupKind kind) {
   switch (kind) {
@@ -24,8 +22,6 @@ CollectiveOp collective_of(GroupKind kind) {
                                         .expected = "a sum, a gather or a scatter",
                                         .fix = "build the program without it"});
 }
-
-}  // namespace
 
 CollectiveAlgorithm group_algorithm(const GroupStart& op) {
   return chosen_algorithm(training_choices(), {.op = collective_of(op.kind),

@@ -12,9 +12,8 @@ namespace hethub {
 namespace {
 
 Program program_at(const Plan& plan, const ModelConfig& model, const RankPosition& at,
-                   const Slice& slice, bool split) {
-  Program program = build_forward(model, slice, batch_shape(plan, at),
-                                  tensor_parallel_of(plan, at, layout_of(plan)));
+                   const Slice& slice, const TensorParallel& parallel, bool split) {
+  Program program = build_forward(model, slice, batch_shape(plan, at), parallel);
   DifferentiateOptions options{.split = split};
   for (const RecomputeRange& range : plan.pipelines[at.pipeline].stages[at.stage].recompute) {
     add_recompute(range, options);
@@ -215,7 +214,8 @@ RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
   if (parallel.width > 1) made.groups = {tensor_group_of(plan, at)};
   for (const int position : made.positions) {
     const Slice slice = slice_of(plan, model, at.pipeline, position);
-    made.programs.push_back(program_at(plan, model, at, slice, schedule.splits_backward()));
+    made.programs.push_back(
+        program_at(plan, model, at, slice, parallel, schedule.splits_backward()));
     made.shards.push_back(shards_of(model, slice, parallel));
   }
   RankPlanner(segments, plan.world_size(), made).run(uses_of(schedule, at.stage), options);

@@ -40,13 +40,9 @@ class GroupPricer {
     for (const auto& [known, seconds] : known_) {
       if (known == op) return seconds;
     }
-    StepBuilder builder(costs_);
-    SimCollective collective =
-        builder.begin_collective(group_, group_algorithm(op), group_chunks(op), DType::kF32);
-    for (int member = 0; member < std::ssize(group_); ++member) {
-      builder.take_part(collective, member);
-    }
-    known_.emplace_back(op, simulate(builder.step(), SimDetail::kEndsOnly).step_seconds);
+    const StepBuilder builder(costs_);
+    known_.emplace_back(
+        op, builder.alone_seconds(group_, group_algorithm(op), group_chunks(op), DType::kF32));
     return known_.back().second;
   }
 

@@ -1,6 +1,7 @@
 #include "hethub/predict/run_pipeline.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <set>
 
@@ -32,13 +33,19 @@ RunPipeline::RunPipeline(const PublishedRun& run, const ModelOps& ops,
       stages_(stages),
       plan_(plan_of(run, stages)),
       schedule_(schedule_of(plan_, 0)) {
+  std::vector<std::array<PhaseSeconds, kPhases>> phases(stages.size());  // by stage
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    for (int phase = 0; phase < kPhases; ++phase) {
+      phases[stage][phase] = stages[stage].phase_seconds(ops, static_cast<Phase>(phase));
+    }
+  }
   for (int position = 0; position < schedule_.positions(); ++position) {
-    const RunStage& cost = stages[schedule_.worker_of[0][position]];
+    const int stage = schedule_.worker_of[0][position];
     const Slice slice = slice_of(plan_, run.model, 0, position);
     StageNumbers& numbers = numbers_.emplace_back();
-    if (!slice.head) numbers.sent_bytes = cost.sent_bytes(ops);
+    if (!slice.head) numbers.sent_bytes = stages[stage].sent_bytes(ops);
     for (int phase = 0; phase < kPhases; ++phase) {
-      numbers.phase_seconds[phase] = cost.phase_seconds(ops, static_cast<Phase>(phase)).of(slice);
+      numbers.phase_seconds[phase] = phases[stage][phase].of(slice);
     }
   }
 }

@@ -109,7 +109,8 @@ RunPrediction RunPricer::price(const PublishedRun& run) {
     return predicted;
   }
   std::vector<double> after;
-  const std::vector<RunPipeline::Window> windows = step.windows();
+  std::vector<RunPipeline::Window> windows;
+  if (software.overlaps) windows = step.windows();
   for (int stage = 0; stage < run.pipeline_parallel; ++stage) {
     const std::int64_t held = step.held(stage);
     double exchange = exchange_seconds(run, stages[stage], software, held);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hethub/cost/analytic.h"
+#include "hethub/plan/group_ops.h"
 #include "hethub/plan/optimizer_ops.h"
 
 namespace hethub {
@@ -14,20 +15,6 @@ constexpr double kLinkLatency = 3e-6;
 constexpr double kNetworkLatency = 8e-6;
 constexpr double kUnknownLink = 12e9;       // PCIe 3.0 with 16 lanes
 constexpr double kUnknownNetwork = 12.5e9;  // of a node: 100 Gb/s
-
-CollectiveOp collective_of(GroupKind kind) {
-  switch (kind) {
-    case GroupKind::kAllReduce:
-      return CollectiveOp::kAllReduce;
-    case GroupKind::kAllGather:
-      return CollectiveOp::kAllGather;
-    case GroupKind::kReduceScatter:
-      return CollectiveOp::kReduceScatter;
-    case GroupKind::kAllToAll:
-      break;
-  }
-  return CollectiveOp::kAllToAll;
-}
 
 bool is_attention(const Op& op) {
   return std::holds_alternative<Attention>(op.body) ||

@@ -6,7 +6,6 @@
 #include "hethub/base/clock.h"
 #include "hethub/base/error.h"
 #include "hethub/base/split.h"
-#include "hethub/predict/run_pricer.h"
 #include "hethub/search/even_replicas.h"
 #include "hethub/search/replica_search.h"
 #include "hethub/search/space.h"

@@ -56,13 +56,12 @@ StageBytes StageMemory::of(LayerRange range, int sequences, Recompute recompute)
   const auto [place, is_new] = known_.try_emplace({sequences, recompute});
   if (is_new) place->second = measure(sequences, recompute);
   const Parts& parts = place->second;
-  const bool first = range.begin == 0;
-  const bool last = range.end == model_.layers;
+  const Slice slice = slice_of(model_, range);
   StageBytes bytes = plus(parts.layer, parts.more, range.size() - 1);
-  if (first) bytes = plus(bytes, parts.first, 1);
-  if (!last) return bytes;
+  if (slice.embedding) bytes = plus(bytes, parts.first, 1);
+  if (!slice.head) return bytes;
   StageBytes head = parts.last;
-  if (first && model_.tie_word_embeddings) {  // it is the same matrix
+  if (slice.embedding && model_.tie_word_embeddings) {  // it is the same matrix
     head.held -= parts.first.held;
     head.state -= parts.first.state;
   }
