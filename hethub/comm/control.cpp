@@ -245,7 +245,9 @@ void Control::read(int rank) {
                                link.in.size() - link.got, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) {
-      lose(rank, got == 0 ? "connection closed" : std::strerror(errno));
+      // A peer that ends with heartbeats unread resets its connection: to us that is one event.
+      const bool closed = got == 0 || errno == ECONNRESET;
+      lose(rank, closed ? "connection closed" : std::strerror(errno));
       return;
     }
     link.got += static_cast<std::size_t>(got);
