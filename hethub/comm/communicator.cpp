@@ -208,8 +208,6 @@ Communicator::Kept& Communicator::kept_for(const Collective& collective) {
   if (kept_.size() >= kMostKept) {
     const auto idle = std::find_if(kept_.begin(), kept_.end(),
                                    [](const auto& kept) { return !kept->prepared->running(); });
-    // Its last additions may still read its scratch memory.
-    options_.port->queue().synchronize(after_seconds(options_.agree_timeout_s));
     if (idle != kept_.end()) kept_.erase(idle);
   }
   auto kept = std::make_unique<Kept>();

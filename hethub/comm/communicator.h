@@ -118,8 +118,8 @@ class Communicator {
  private:
   struct Kept {
     Collective collective = {};
+    std::unique_ptr<Buffer> scratch = {};  // outlives the work that the other waits for
     std::unique_ptr<PreparedCollective> prepared = {};
-    std::unique_ptr<Buffer> scratch = {};
   };
 
   Operation next_operation(std::string_view name);

@@ -31,6 +31,7 @@ DevicePort::~DevicePort() {
   }
   changed_.notify_all();
   thread_.join();
+  if (route_->staged()) settle();  // what arrived last may still be on its way to the device
 }
 
 Request DevicePort::send(int peer, Tag tag, View from, Operation operation) {
@@ -130,6 +131,15 @@ void DevicePort::finish(int index) {
 }
 
 bool DevicePort::test(int index) {
+  try {
+    return ended(index);
+  } catch (const Error&) {
+    cancel(index);
+    throw;
+  }
+}
+
+bool DevicePort::ended(int index) {
   const std::lock_guard lock(mutex_);
   Entry& tested = entry(index);
   if (tested.stage == Stage::kFailed) std::rethrow_exception(device_failure_);
@@ -137,6 +147,15 @@ bool DevicePort::test(int index) {
   if (!options_.messenger->test(tested.handle, tested.operation)) return false;
   finish(index);
   return true;
+}
+
+void DevicePort::settle() noexcept {
+  try {
+    options_.queue->synchronize(after_seconds(options_.device_timeout_s));
+  } catch (const Error&) {
+    // It hangs or is broken: the first failure, which is being told, says more.
+    return;
+  }
 }
 
 void DevicePort::advance_all() {
@@ -159,10 +178,19 @@ void DevicePort::advance_until(const std::function<bool()>& ended, Deadline dead
 }
 
 void DevicePort::wait(int index, Deadline deadline) {
+  try {
+    await(index, deadline);
+  } catch (const Error&) {
+    cancel(index);
+    throw;
+  }
+}
+
+void DevicePort::await(int index, Deadline deadline) {
   if (!progressing_.empty()) {
-    bool ended = false;
-    advance_until([&] { return ended = ended || test(index); }, deadline);
-    if (ended) return;
+    bool done = false;
+    advance_until([&] { return done = done || ended(index); }, deadline);
+    if (done) return;
   }
   std::unique_lock lock(mutex_);
   Entry& waited = entry(index);
@@ -187,10 +215,12 @@ void DevicePort::wait(int index, Deadline deadline) {
 }
 
 void DevicePort::cancel(int index) noexcept {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   Entry& cancelled = entry(index);
   if (cancelled.stage == Stage::kDeviceWorks) {
     cancelled.abandoned = true;  // the departures' thread gives it back
+    lock.unlock();
+    if (cancelled.slot >= 0) settle();  // the copy to host memory
     return;
   }
   if (cancelled.stage == Stage::kPosted) options_.messenger->cancel(cancelled.handle);

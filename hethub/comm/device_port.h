@@ -37,7 +37,9 @@ struct DevicePortOptions {
   std::int64_t staging_bytes = 0;  ///< the largest message, where the route stages messages
   int staging_slots = 8;           ///< most staged messages under way at once
   bool force_host_staged = false;  ///< take the slow route even where the CPU addresses memory
-  double device_timeout_s = 300;   ///< most that queued work may take before its message leaves
+  /// Most that queued work may take before its message leaves, or before the memory of a call that
+  /// has failed is free. A device that takes longer hangs, and keeps the memory.
+  double device_timeout_s = 300;
 };
 
 /// Point-to-point messages from and to the memory of one rank's device.
@@ -68,6 +70,10 @@ class DevicePort : private Pending {
   void begin(Progressing& work) { progressing_.push_back(&work); }
   void end(Progressing& work) { std::erase(progressing_, &work); }
   std::size_t under_way() const { return progressing_.size(); }
+
+  /// Waits until the device has done what was queued, or hangs. What has failed calls it before it
+  /// says so.
+  void settle() noexcept;
 
   /// Moves on all that is under way.
   void advance_all();
@@ -102,6 +108,8 @@ class DevicePort : private Pending {
   int take_entry();
   int take_slot(std::int64_t bytes);
   void post(Entry& entry) const;
+  bool ended(int index);
+  void await(int index, Deadline deadline);
   void finish(int index);
   bool test(int index) override;
   void wait(int index, Deadline deadline) override;

@@ -38,7 +38,11 @@ PreparedCollective::PreparedCollective(const Options& options)
   if (port_->route().staged()) place_messages();
 }
 
-PreparedCollective::~PreparedCollective() { cancel(0); }
+PreparedCollective::~PreparedCollective() {
+  cancel(0);
+  // What it sent last may still be read from its staging memory, or added from its scratch memory.
+  if (last_work_ >= 0 && idle_through_ < last_work_) port_->settle();
+}
 
 // One addition for each form of sum that this member makes.
 void PreparedCollective::prepare_additions(const Options& options) {
@@ -284,7 +288,7 @@ void PreparedCollective::finish() {
   port_->end(*this);
 }
 
-// No message touches the memory of a failed run after this.
+// Neither a message nor the device touches the memory of a failed run after this.
 void PreparedCollective::fail(const Error& error) noexcept {
   port_->messenger().abort(error);
   for (StepMessage& message : messages_) {
@@ -292,6 +296,8 @@ void PreparedCollective::fail(const Error& error) noexcept {
     port_->messenger().cancel(message.handle);
     message.stage = MessageStage::kEnded;
   }
+  if (data_bytes() + input_bytes() > 0) port_->settle();
+  idle_through_ = last_work_;
   if (running_) finish();
 }
 

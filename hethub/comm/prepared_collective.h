@@ -26,7 +26,8 @@ struct CollectiveMemory {
 
 /// A collective made ready to run any number of times by one member of a group: its steps, where
 /// its chunks lie, and its additions prepared on the device. Made by Communicator::prepare.
-/// Destroying it while it runs cancels it. Threads: that of the port's queue.
+/// Destroying it while it runs cancels it; either way it waits for the device to be done with what
+/// it queued. Threads: that of the port's queue.
 class PreparedCollective : private StepActions, private Progressing, private Pending {
  public:
   /// What Communicator::prepare gives.

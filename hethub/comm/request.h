@@ -7,7 +7,9 @@
 
 namespace hethub {
 
-/// What a Request asks: a message of a DevicePort, or a run of a collective.
+/// What a Request asks: a message of a DevicePort, or a run of a collective. One that throws has
+/// ended, as a cancelled one has: neither a message nor work of the device's queue touches its
+/// memory any more. Whoever started the work waits for the device before it says so.
 class Pending {
  public:
   virtual bool test(int index) = 0;
@@ -42,20 +44,21 @@ class [[nodiscard]] Request {
   /// what arrived. A collective moves on only while one of its rank's requests is tested or waited
   /// for.
   bool test() {
-    if (pending_ == nullptr) return true;
-    if (!pending_->test(index_)) return false;
-    pending_ = nullptr;
-    return true;
+    Pending* const asked = std::exchange(pending_, nullptr);
+    if (asked == nullptr || asked->test(index_)) return true;
+    pending_ = asked;
+    return false;
   }
 
-  /// Waits until it has ended. Throws as Messenger::wait does.
+  /// Waits until it has ended. Throws as Messenger::wait does; then its memory is free, for which a
+  /// device that still works on it is waited for past the deadline (DevicePortOptions).
   void wait(Deadline deadline) {
     if (pending_ != nullptr) std::exchange(pending_, nullptr)->wait(index_, deadline);
   }
 
-  /// Ends it. What a cancelled receive leaves in its memory is undefined. A collective cannot be
-  /// left by one member alone: cancelling one that has not ended is the job's failure, which names
-  /// this rank.
+  /// Ends it; its memory is free afterwards. What a cancelled receive leaves in its memory is
+  /// undefined. A collective cannot be left by one member alone: cancelling one that has not ended
+  /// is the job's failure, which names this rank.
   void cancel() noexcept {
     if (pending_ != nullptr) std::exchange(pending_, nullptr)->cancel(index_);
   }

@@ -185,6 +185,55 @@ TEST_P(Requests, a_member_that_cancels_a_collective_is_named_on_all) {
   });
 }
 
+// Whether the device has done all that was queued.
+bool idle(Rank& rank) {
+  const auto mark = rank.backend.make_event();
+  rank.queue->record(*mark);
+  return mark->done();
+}
+
+TEST_P(Requests, the_device_is_done_with_the_memory_of_a_collective_that_has_failed) {
+  on_ranks(2, [&](Rank& rank, int number) {
+    Communicator group({.port = &rank.port, .ranks = {0, 1}, .id = 1});
+    const auto sum = group.prepare({.count = 50'000});
+    const auto data = rank.floats(50'000, 0);
+    const auto given = rank.floats(50'000, 1);
+    Request request = group.start({.count = 50'000}, Rank::view(*data), Rank::view(*given));
+    if (number == 0) {
+      request.cancel();
+    } else {
+      error_of([&] { request.wait(after_seconds(kSeconds)); });
+    }
+    EXPECT_TRUE(idle(rank));
+    Request late = group.start({.count = 50'000}, Rank::view(*data), Rank::view(*given));
+    EXPECT_NE(error_of([&] { late.wait({}); }), "no error");
+    EXPECT_TRUE(idle(rank));
+    Request tested = group.start({.count = 50'000}, Rank::view(*data), Rank::view(*given));
+    EXPECT_NE(error_of([&] {
+                while (!tested.test())
+                  std::this_thread::yield();
+              }),
+              "no error");
+    EXPECT_TRUE(idle(rank));
+  });
+}
+
+TEST_P(Requests, the_device_is_done_with_the_memory_of_a_message_that_has_failed) {
+  for (const bool cancels : {true, false}) {
+    on_ranks(2, [&](Rank& rank, int number) {
+      Communicator group({.port = &rank.port, .ranks = {0, 1}, .id = 1});
+      const auto data = rank.floats(50'000, 1);
+      const std::string said = error_of([&] {
+        Request request = group.send(1 - number, 5, Rank::view(*data));
+        cancels ? request.cancel() : request.wait({});
+      });
+      EXPECT_EQ(said == "no error", cancels) << said;
+      // Only memory that the CPU cannot address is copied to be sent.
+      EXPECT_TRUE(GetParam() || idle(rank));
+    });
+  }
+}
+
 TEST_P(Requests, members_that_call_other_counts_or_reductions_are_told_by_both_names) {
   for (const bool by_count : {true, false}) {
     on_ranks(2, [&](Rank& rank, int number) {
