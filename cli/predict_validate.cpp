@@ -39,7 +39,14 @@ Json json_of(const ErrorSummary& summary) {
           {"median_abs_error", summary.median_abs_error},
           {"max_abs_error", summary.max_abs_error},
           {"mean_error", summary.mean_error},
+          {"least_error", summary.least_error},
           {"rank_correlation", summary.rank_correlation}};
+}
+
+Json json_of(const RunMemory& memory) {
+  return {{"stage", memory.stage},           {"predicted_bytes", memory.total()},
+          {"states_bytes", memory.states},   {"activations_bytes", memory.activations},
+          {"working_bytes", memory.working}, {"fixed_bytes", memory.fixed}};
 }
 
 Json json_of(const Validation& validation, const Calibration* calibration) {
@@ -53,6 +60,9 @@ Json json_of(const Validation& validation, const Calibration* calibration) {
                     {"pipeline_s", row.predicted.pipeline_s},
                     {"exposed_s", row.predicted.exposed_s},
                     {"optimizer_s", row.predicted.optimizer_s}});
+    if (row.run.measured_bytes <= 0) continue;
+    rows.back()["memory"] = json_of(row.memory);
+    rows.back()["memory"]["measured_bytes"] = row.run.measured_bytes;
   }
   Json unpriced = Json::array();
   for (const UnpricedRun& row : validation.unpriced) {
@@ -62,8 +72,13 @@ Json json_of(const Validation& validation, const Calibration* calibration) {
   for (const auto& [part, one] : validation.summary) {
     summary[part] = json_of(one);
   }
+  Json memory = Json::object();
+  for (const auto& [part, one] : validation.memory) {
+    memory[part] = json_of(one);
+  }
   Json all = {{"predicted", true},
               {"rows", rows},
+              {"memory", memory},
               {"unpriced", unpriced},
               {"summary", summary},
               {"choice",
@@ -111,6 +126,14 @@ void print(const Validation& validation) {
       "\nchoosing by prediction among %d models with four plans or more: the chosen plan takes"
       " %.3f of the best one's time (mean), %.3f at worst\n",
       validation.choice.models, validation.choice.mean_ratio, validation.choice.worst_ratio);
+  std::printf(
+      "\n| memory | rows | mean error | largest | lowest | with sign "
+      "|\n|---|---|---|---|---|---|\n");
+  for (const auto& [part, one] : validation.memory) {
+    std::printf("| %s | %d | %.1f %% | %.1f %% | %+.1f %% | %+.1f %% |\n", part.c_str(), one.rows,
+                100 * one.mean_abs_error, 100 * one.max_abs_error, 100 * one.least_error,
+                100 * one.mean_error);
+  }
   std::map<std::pair<std::string, std::string>, int> reasons;
   for (const UnpricedRun& row : validation.unpriced) {
     ++reasons[{row.part, row.why}];

@@ -49,11 +49,21 @@ AttentionKernel attention_of(const std::string& word, const std::string& where) 
 }
 
 Software parse_software(const Json& object, const std::string& where) {
-  check_keys(object, where, {"attention", "overlaps", "gradient_bytes", "sums_everywhere"});
+  check_keys(object, where,
+             {"attention", "overlaps", "gradient_bytes", "sums_everywhere", "dropout",
+              "keeps_scores", "norms_in_f32", "gradient_memory", "bf16_gradient_memory",
+              "allocator_slack", "fixed_memory_gb"});
   return {.attention = attention_of(get<std::string>(object, where, "attention"), where),
           .overlaps = get<bool>(object, where, "overlaps"),
           .gradient_bytes = static_cast<int>(within(object, where, "gradient_bytes", 8)),
-          .sums_everywhere = get_or<bool>(object, where, "sums_everywhere", false)};
+          .sums_everywhere = get_or<bool>(object, where, "sums_everywhere", false),
+          .dropout = get_or<bool>(object, where, "dropout", false),
+          .keeps_scores = get_or<bool>(object, where, "keeps_scores", true),
+          .norms_in_f32 = get_or<bool>(object, where, "norms_in_f32", false),
+          .gradient_memory = get_or<double>(object, where, "gradient_memory", 4),
+          .bf16_gradient_memory = get_or<double>(object, where, "bf16_gradient_memory", 4),
+          .allocator_slack = get_or<double>(object, where, "allocator_slack", 0),
+          .fixed_memory_bytes = get_or<double>(object, where, "fixed_memory_gb", 0) * 1e9};
 }
 
 DataSheet parse_sheet(const Json& object, const std::string& where) {

@@ -44,6 +44,13 @@ struct Software {
   /// With optimizer state sharded (ZeRO 1), gradients are summed on all ranks rather than each on
   /// its owner.
   bool sums_everywhere = false;
+  bool dropout = false;             ///< activations are dropped: their masks are kept
+  bool keeps_scores = true;         ///< false: stored scores are made again for the backward pass
+  bool norms_in_f32 = false;        ///< norms keep an f32 copy of what they read
+  double gradient_memory = 4;       ///< bytes held of an fp16 parameter's gradient
+  double bf16_gradient_memory = 4;  ///< the same of a bf16 parameter's
+  double allocator_slack = 0;  ///< what its allocator holds beyond what is alive, a share of that
+  double fixed_memory_bytes = 0;  ///< of a process: device context, libraries and their buffers
 };
 
 /// Data sheets and what was fitted to them.

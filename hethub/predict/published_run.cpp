@@ -204,6 +204,19 @@ std::string plain_dtype(const std::string& word) {
   return word.empty() ? "f32" : "f16";  // f32 is what frameworks take unless told otherwise
 }
 
+constexpr double kGib = 1024.0 * 1024 * 1024;
+
+// Memory that was measured, and that a paper's own table states: of no recompute beside the run
+// with full recompute, of selective beside the other.
+void read_memory(const Json& row, PublishedRun& run) {
+  run.measured_bytes = number_or<double>(row["measured"], "memory_gb", 0) * kGib;
+  if (!row.contains("memory_model_gib")) return;
+  const Json& table = row["memory_model_gib"];
+  const bool is_full = run.recompute == Recompute::kFull;
+  run.table_states = number_or<double>(table, "params_opt", 0) * kGib;
+  run.table_activations = number_or<double>(table, is_full ? "act_none" : "act_seq_sel", 0) * kGib;
+}
+
 PublishedRun parse_row(const Json& row) {
   PublishedRun run{.id = word(row, "id"), .part = word(row, "part"), .family = word(row, "group")};
   need(flag(row, "complete"), "its source does not state all of its configuration");
@@ -236,6 +249,7 @@ PublishedRun parse_row(const Json& row) {
   const double link = number_or<double>(row["network"], "intra_GBps", 0) * 1e9;
   run.link_bytes_per_s = link >= 100e9 ? link / 2 : link;
   run.measured_s = number<double>(row["measured"], "step_time_s");
+  read_memory(row, run);
   const bool is_paddle = word(row, "notes").find("PaddleNLP") != std::string::npos;
   run.software = is_paddle ? "paddlenlp" : run.part;
   // "PCIe/NUMA fix" of 02-25: the same configurations were 4 to 8 % slower before.

@@ -42,8 +42,12 @@ struct PublishedRun {
   std::string fabric = {};      ///< a name in Sheets::fabrics; "": none that is known
   double link_bytes_per_s = 0;  ///< of a device in its node; 0: the data sheet's
   double measured_s = 0;        ///< of a step
-  bool mixed = false;           ///< of several kinds
-  bool impaired = false;        ///< its source says that the machine was at fault: never fitted to
+  double measured_bytes = 0;    ///< most memory of a device; 0: not stated
+  /// A published table's bytes of a rank; 0: not stated.
+  double table_states = 0;       ///< parameters, gradients and optimizer
+  double table_activations = 0;  ///< layers' activations on the first stage
+  bool mixed = false;            ///< of several kinds
+  bool impaired = false;         ///< its source says that the machine was at fault: never fitted to
 
   int world_size() const {
     return tensor_parallel * pipeline_parallel * data_parallel * context_parallel;

@@ -10,12 +10,22 @@
 namespace hethub {
 namespace {
 
-Plan plan_of(const PublishedRun& run, const std::vector<RunStage>& stages) {
+std::vector<std::string> kinds_of(const std::vector<RunStage>& stages) {
+  std::vector<std::string> kinds;
+  for (const RunStage& stage : stages) {
+    kinds.push_back(stage.kind().name);
+  }
+  return kinds;
+}
+
+}  // namespace
+
+Plan plan_of(const PublishedRun& run, const std::vector<std::string>& kinds) {
   Plan plan{.schedule = run.virtual_stages > 1 ? "interleaved" : "1f1b",
             .pipelines = {
                 {.micro_batch_size = run.micro_batch_size, .micro_batches = run.micro_batches()}}};
   for (int stage = 0; stage < run.pipeline_parallel; ++stage) {
-    plan.pipelines[0].stages.push_back({.kind = stages[stage].kind().name, .ranks = {stage}});
+    plan.pipelines[0].stages.push_back({.kind = kinds[stage], .ranks = {stage}});
   }
   for (std::size_t position = 0; position < run.positions.size(); ++position) {
     const int stage = stage_of_position(static_cast<int>(position), run.pipeline_parallel);
@@ -24,14 +34,12 @@ Plan plan_of(const PublishedRun& run, const std::vector<RunStage>& stages) {
   return plan;
 }
 
-}  // namespace
-
 RunPipeline::RunPipeline(const PublishedRun& run, const ModelOps& ops,
                          const std::vector<RunStage>& stages)
     : run_(run),
       ops_(ops),
       stages_(stages),
-      plan_(plan_of(run, stages)),
+      plan_(plan_of(run, kinds_of(stages))),
       schedule_(schedule_of(plan_, 0)) {
   std::vector<std::array<PhaseSeconds, kPhases>> phases(stages.size());  // by stage
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,9 @@
 #include "hethub/predict/run_stage.h"
 
 namespace hethub {
+
+/// A published run's pipeline as a plan, with one rank of that kind for each stage.
+Plan plan_of(const PublishedRun& run, const std::vector<std::string>& kinds);
 
 /// A published run's pipeline as a plan: one rank for each stage, which all the stage's ranks are
 /// like. Its step is write_step's. Keeps references to all it is given.

@@ -78,6 +78,10 @@ std::string RunPricer::obstacle(const PublishedRun& run) const {
              : "what its software does is not known";
 }
 
+Software RunPricer::software_of(const PublishedRun& run) const {
+  return run.software.empty() ? Software{} : sheets_.software.at(run.software);
+}
+
 RunPrediction RunPricer::price(const PublishedRun& run) {
   if (const std::string why = obstacle(run); !why.empty()) {
     throw Error(ErrorCode::kUnsupported, {.what = "run " + run.id,
@@ -85,7 +89,7 @@ RunPrediction RunPricer::price(const PublishedRun& run) {
                                           .expected = "a run that can be priced",
                                           .fix = "leave it out"});
   }
-  const Software software = run.software.empty() ? Software{} : sheets_.software.at(run.software);
+  const Software software = software_of(run);
   const ModelOps& ops = ops_.of(run);
   std::vector<RunStage> stages;
   for (int stage = 0; stage < run.pipeline_parallel; ++stage) {

@@ -31,6 +31,9 @@ class RunPricer {
   /// Throws kUnsupported if there is an obstacle.
   RunPrediction price(const PublishedRun& run);
 
+  /// What the run's framework does; defaults where the run names none.
+  Software software_of(const PublishedRun& run) const;
+
  private:
   const Sheets& sheets_;
   ModelOpsCache ops_ = {};

@@ -64,19 +64,38 @@ ChoiceSummary choices_of(const std::vector<ValidatedRun>& rows) {
   return summary;
 }
 
+// The memory that a source states of a run, beside ours.
+void add_memory(const ValidatedRun& row, const Software& software,
+                std::map<std::string, std::vector<ValidatedFigure>>& figures) {
+  const PublishedRun& run = row.run;
+  if (run.measured_bytes > 0) {
+    figures[run.part].push_back({run.measured_bytes, row.memory.total()});
+  }
+  if (run.table_states > 0) {
+    figures[run.part + ", table: states"].push_back(
+        {run.table_states, mean_state_bytes(run, software)});
+  }
+  if (run.table_activations <= 0) return;
+  PublishedRun alone = run;
+  if (alone.recompute == Recompute::kFull) alone.recompute = Recompute::kNone;
+  figures[run.part + ", table: activations"].push_back(
+      {run.table_activations, first_stage_layer_bytes(alone, software)});
+}
+
 }  // namespace
 
-ErrorSummary summary_of(const std::vector<const ValidatedRun*>& rows) {
-  ErrorSummary summary{.rows = static_cast<int>(rows.size())};
-  if (rows.empty()) return summary;
+ErrorSummary summary_of(const std::vector<ValidatedFigure>& figures) {
+  ErrorSummary summary{.rows = static_cast<int>(figures.size())};
+  if (figures.empty()) return summary;
   std::vector<double> errors;
   std::vector<double> measured;
   std::vector<double> predicted;
-  for (const ValidatedRun* row : rows) {
-    errors.push_back(std::abs(row->error()));
-    summary.mean_error += row->error() / summary.rows;
-    measured.push_back(row->run.measured_s);
-    predicted.push_back(row->predicted.step_s);
+  for (const ValidatedFigure& figure : figures) {
+    errors.push_back(std::abs(figure.error()));
+    summary.mean_error += figure.error() / summary.rows;
+    summary.least_error = std::min(summary.least_error, figure.error());
+    measured.push_back(figure.measured);
+    predicted.push_back(figure.predicted);
   }
   summary.rank_correlation = correlation(ranks_of(measured), ranks_of(predicted));
   std::sort(errors.begin(), errors.end());
@@ -86,14 +105,30 @@ ErrorSummary summary_of(const std::vector<const ValidatedRun*>& rows) {
   return summary;
 }
 
+ErrorSummary summary_of(const std::vector<const ValidatedRun*>& rows) {
+  std::vector<ValidatedFigure> figures;
+  for (const ValidatedRun* row : rows) {
+    figures.push_back({row->run.measured_s, row->predicted.step_s});
+  }
+  return summary_of(figures);
+}
+
 Validation validate_runs(const PublishedRuns& runs, RunPricer& pricer) {
   Validation validation{.unpriced = runs.unpriced};
+  std::map<std::string, std::vector<ValidatedFigure>> memory;
   for (const PublishedRun& run : runs.runs) {
     if (const std::string why = pricer.obstacle(run); !why.empty()) {
       validation.unpriced.push_back({run.id, run.part, why});
     } else {
       validation.rows.push_back({run, pricer.price(run)});
+      ValidatedRun& row = validation.rows.back();
+      const Software software = pricer.software_of(run);
+      if (run.measured_bytes > 0) row.memory = peak_memory(run, software);
+      add_memory(row, software, memory);
     }
+  }
+  for (const auto& [part, figures] : memory) {
+    validation.memory[part] = summary_of(figures);
   }
   std::map<std::string, std::vector<const ValidatedRun*>> parts;
   for (const ValidatedRun& row : validation.rows) {

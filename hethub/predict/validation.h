@@ -5,14 +5,24 @@
 #include <vector>
 
 #include "hethub/predict/published_run.h"
+#include "hethub/predict/run_memory.h"
 #include "hethub/predict/run_pricer.h"
 
 namespace hethub {
+
+/// A figure beside its prediction.
+struct ValidatedFigure {
+  double measured = 0;
+  double predicted = 0;
+
+  double error() const { return predicted / measured - 1; }
+};
 
 /// A published run beside its prediction.
 struct ValidatedRun {
   PublishedRun run = {};
   RunPrediction predicted = {};
+  RunMemory memory = {};  ///< of the fullest rank; zeros where the run states no memory
 
   double error() const { return predicted.step_s / run.measured_s - 1; }
 };
@@ -24,6 +34,7 @@ struct ErrorSummary {
   double median_abs_error = 0;
   double max_abs_error = 0;
   double mean_error = 0;        ///< with its sign
+  double least_error = 0;       ///< with its sign: how far below the measured the lowest is
   double rank_correlation = 0;  ///< Spearman's, of the step times
 };
 
@@ -39,8 +50,15 @@ struct Validation {
   std::vector<ValidatedRun> rows = {};
   std::vector<UnpricedRun> unpriced = {};
   std::map<std::string, ErrorSummary> summary = {};  ///< by source; "PART mixed" of several kinds
+
+  /// By source, of the memory of its runs' fullest ranks; "PART, table: activations" and "PART,
+  /// table: states" are of figures that a source computed.
+  std::map<std::string, ErrorSummary> memory = {};
   ChoiceSummary choice = {};
 };
+
+/// The summary of some figures, each with a measured value above 0.
+ErrorSummary summary_of(const std::vector<ValidatedFigure>& figures);
 
 /// The summary of some rows.
 ErrorSummary summary_of(const std::vector<const ValidatedRun*>& rows);
