@@ -3,19 +3,39 @@
 #include <algorithm>
 #include <map>
 
+#include "hethub/plan/schedule.h"
+
 namespace hethub {
 namespace {
 
 using Steps = std::vector<std::vector<Span>>;
 
-// The spans of one rank, cut where the first one's name comes again.
+bool is_of_kind(const Span& span, ActionKind kind) { return span.category == name_of(kind); }
+
+// Whether it belongs to one micro-batch.
+bool is_of_micro_batch(const Span& span) {
+  for (int kind = 0; kind < kActionKinds; ++kind) {
+    if (!is_of_kind(span, static_cast<ActionKind>(kind))) continue;
+    const auto of_step = step_actions();
+    return std::find(of_step.begin(), of_step.end(), static_cast<ActionKind>(kind)) ==
+           of_step.end();
+  }
+  return false;
+}
+
+// The spans of one rank. Ranks meet in sync_norm once a step and when all micro-batches are done,
+// so that the next span of a micro-batch begins a step.
 Steps steps_of(std::vector<Span> spans) {
   std::stable_sort(spans.begin(), spans.end(),
                    [](const Span& a, const Span& b) { return a.begin_s < b.begin_s; });
-  Steps steps;
-  const Span first = spans.front();
+  Steps steps(1);
+  bool met = false;
   for (Span& span : spans) {
-    if (span.name == first.name && span.lane == first.lane) steps.emplace_back();
+    if (met && is_of_micro_batch(span)) {
+      steps.emplace_back();
+      met = false;
+    }
+    met = met || is_of_kind(span, ActionKind::kSyncNorm);
     steps.back().push_back(std::move(span));
   }
   return steps;
