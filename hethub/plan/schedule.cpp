@@ -170,29 +170,36 @@ const std::vector<ScheduleEntry>& all_schedules() {
       {"1f1b",
        [](const Shape& shape) {
          return one_forward_one_backward(shape.stages, shape.micro_batches);
-       }},
-      {"gpipe", [](const Shape& shape) { return gpipe(shape.stages, shape.micro_batches); }},
+       },
+       [](const Shape& shape) { return std::min(shape.stages, shape.micro_batches); }},
+      {"gpipe", [](const Shape& shape) { return gpipe(shape.stages, shape.micro_batches); },
+       [](const Shape& shape) { return shape.micro_batches; }},
       {"interleaved",
        [](const Shape& shape) {
          return interleaved(shape.stages, shape.ranges, shape.micro_batches);
        },
-       true, [](const Shape& shape) { return can_interleave(shape.stages, shape.micro_batches); },
+       nullptr, true,
+       [](const Shape& shape) { return can_interleave(shape.stages, shape.micro_batches); },
        "2 stages or more, and micro-batches in whole runs of them"},
       {"zero-bubble",
        [](const Shape& shape) { return zero_bubble(shape.stages, shape.micro_batches); }}};
   return kAll;
 }
 
-Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
+const ScheduleEntry& schedule_entry(std::string_view name) {
   std::string known;
   for (const ScheduleEntry& entry : all_schedules()) {
-    if (entry.name == name) return entry.make(shape);
+    if (entry.name == name) return entry;
     known += text(known.empty() ? "" : ", ", entry.name);
   }
   throw Error(ErrorCode::kInvalidPlan, {.what = "plan: schedule",
                                         .found = std::string(name),
                                         .expected = "one of " + known,
                                         .fix = "check the spelling"});
+}
+
+Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
+  return schedule_entry(name).make(shape);
 }
 
 std::vector<ProgramUse> uses_of(const Schedule& schedule, int worker) {

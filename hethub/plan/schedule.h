@@ -123,6 +123,9 @@ struct ScheduleShape {
 struct ScheduleEntry {
   std::string_view name = {};
   Schedule (*make)(const ScheduleShape& shape);
+  /// Micro-batches alive at once on the first stage, of which no other has more: the lanes that
+  /// lanes_of finds there. Null: not known before the schedule is written down.
+  int (*most_alive)(const ScheduleShape& shape) = nullptr;
   bool virtual_stages = false;  ///< whether stages may have several ranges of layers
   bool (*fits)(const ScheduleShape& shape) = [](const ScheduleShape&) { return true; };
   std::string_view needs = {};  ///< what a shape must be to fit, in words
@@ -131,7 +134,10 @@ struct ScheduleEntry {
 /// Every known schedule; adding one is a generator and a row.
 const std::vector<ScheduleEntry>& all_schedules();
 
-/// The schedule of that name. Throws kInvalidPlan, listing the names there are, and what the
+/// The row of that name. Throws kInvalidPlan, listing the names there are.
+const ScheduleEntry& schedule_entry(std::string_view name);
+
+/// The schedule of that name. Throws like schedule_entry, and what the
 /// schedule throws for the shape.
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape);
 

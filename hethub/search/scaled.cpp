@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "hethub/base/clock.h"
 #include "hethub/base/error.h"
@@ -97,6 +98,28 @@ double ScaledSearch::exchange_seconds(double bytes) const {
   return slowest;
 }
 
+const std::string& ScaledSearch::schedule() const {
+  return request_.pins.schedule.empty() ? request_.schedules.front() : request_.pins.schedule;
+}
+
+// From how many stages before the end on a stage has room for `lanes` micro-batches alive. Where
+// pipelines are that deep there are only so many, and the largest has at least the even share.
+int ScaledSearch::deepest(double lanes, int size) const {
+  const std::int64_t devices = std::accumulate(
+      ranks_.begin(), ranks_.end(), std::int64_t{0},
+      [](std::int64_t sum, const std::vector<int>& ranks) { return sum + std::ssize(ranks); });
+  const auto alive = [&](int stages) {
+    const std::int64_t pipelines = std::max<std::int64_t>(1, devices / stages);
+    const std::int64_t at_once = size * pipelines;
+    const std::int64_t share = (request_.global_batch + at_once - 1) / at_once;
+    return schedule_entry(schedule()).most_alive({stages, static_cast<int>(share)});
+  };
+  int stages = 0;
+  while (stages < request_.model.layers && alive(stages + 1) <= lanes)
+    ++stages;
+  return stages;
+}
+
 PipelineTables ScaledSearch::tables(bool relaxed) {
   PipelineTables tables{.kinds = kinds_,
                         .choices = choices_,
@@ -144,8 +167,7 @@ void ScaledSearch::fill(PipelineTables& tables, int size, int choice, bool relax
       cost.exchange = exchange * static_cast<double>(bytes.held) / 2;  // the gradients' half
       const double left = usable - static_cast<double>(bytes.arena(1, 0));
       const auto lane = static_cast<double>(std::max<std::int64_t>(1, bytes.lane));
-      if (left < lane) continue;
-      cost.deepest = static_cast<int>(std::min<double>(tables.layers, left / lane));
+      cost.deepest = deepest(left / lane, tables.sizes[size]);
     }
   }
 }
@@ -154,8 +176,7 @@ Plan ScaledSearch::plan_of(const std::vector<ChosenPipeline>& pipelines) const {
   Plan plan{.model = request_.model_path,
             .sequence_length = request_.sequence_length,
             .global_batch = request_.global_batch,
-            .schedule = request_.pins.schedule.empty() ? request_.schedules.front()
-                                                       : request_.pins.schedule};
+            .schedule = schedule()};
   std::vector<std::size_t> next(kinds_.size(), 0);
   for (const ChosenPipeline& one : pipelines) {
     Pipeline& pipeline = plan.pipelines.emplace_back();

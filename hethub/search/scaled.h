@@ -32,6 +32,8 @@ class ScaledSearch {
   void list_sizes();
   double message_seconds(int kind, int size);
   double exchange_seconds(double bytes) const;
+  const std::string& schedule() const;
+  int deepest(double lanes, int size) const;
   PipelineTables tables(bool relaxed);
   void fill(PipelineTables& tables, int size, int choice, bool relaxed);
   Plan plan_of(const std::vector<ChosenPipeline>& pipelines) const;

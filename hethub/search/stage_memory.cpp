@@ -1,7 +1,5 @@
 #include "hethub/search/stage_memory.h"
 
-#include <array>
-
 #include "hethub/plan/rank_plan.h"
 
 namespace hethub {
@@ -27,29 +25,38 @@ StageBytes plus(const StageBytes& a, const StageBytes& b, std::int64_t times) {
 
 }  // namespace
 
-StageMemory::Parts StageMemory::measure(int sequences, Recompute recompute) const {
-  constexpr std::array<LayerRange, 4> kRanges = {{{0, 1}, {1, 2}, {2, 4}, {4, 5}}};
+// Of the stages of one pipeline over a model of as many layers as `ranges` end with.
+std::vector<StageBytes> StageMemory::bytes_of_stages(const std::vector<LayerRange>& ranges,
+                                                     int sequences, Recompute recompute) const {
   ModelConfig small = model_;
-  small.layers = kRanges.back().end;
+  small.layers = ranges.back().end;
   small.windows.resize(small.layers, model_.windows.back());
   Plan plan{.sequence_length = sequence_length_,
             .global_batch = sequences,
             .pipelines = {{.micro_batch_size = sequences}}};
-  for (const LayerRange& range : kRanges) {
+  for (const LayerRange& range : ranges) {
     Stage& stage = plan.pipelines[0].stages.emplace_back();
     stage.ranks = {static_cast<int>(plan.pipelines[0].stages.size()) - 1};
     stage.layers = {range};
     if (recompute != Recompute::kNone) stage.recompute = {{recompute, range}};
   }
   const std::vector<Segment> segments = segments_of(plan, small);
-  std::array<StageBytes, 4> found;
-  for (std::size_t rank = 0; rank < found.size(); ++rank) {
-    found[rank] = bytes_of(make_rank_plan(plan, small, segments, static_cast<int>(rank)));
+  std::vector<StageBytes> found;
+  for (int rank = 0; rank < plan.world_size(); ++rank) {
+    found.push_back(bytes_of(make_rank_plan(plan, small, segments, rank)));
   }
-  return {.first = plus(found[0], found[1], -1),
-          .last = plus(found[3], found[1], -1),
-          .layer = found[1],
-          .more = plus(found[2], found[1], -1)};
+  return found;
+}
+
+StageMemory::Parts StageMemory::measure(int sequences, Recompute recompute) const {
+  const auto parts = bytes_of_stages({{0, 1}, {1, 2}, {2, 4}, {4, 5}}, sequences, recompute);
+  const auto whole = bytes_of_stages({{0, 1}}, sequences, recompute);
+  const StageBytes& layer = parts[1];
+  return {.first = plus(parts[0], layer, -1),
+          .last = plus(parts[3], layer, -1),
+          .both = plus(whole[0], layer, -1),
+          .layer = layer,
+          .more = plus(parts[2], layer, -1)};
 }
 
 StageBytes StageMemory::of(LayerRange range, int sequences, Recompute recompute) {
@@ -57,15 +64,10 @@ StageBytes StageMemory::of(LayerRange range, int sequences, Recompute recompute)
   if (is_new) place->second = measure(sequences, recompute);
   const Parts& parts = place->second;
   const Slice slice = slice_of(model_, range);
-  StageBytes bytes = plus(parts.layer, parts.more, range.size() - 1);
-  if (slice.embedding) bytes = plus(bytes, parts.first, 1);
-  if (!slice.head) return bytes;
-  StageBytes head = parts.last;
-  if (slice.embedding && model_.tie_word_embeddings) {  // it is the same matrix
-    head.held -= parts.first.held;
-    head.state -= parts.first.state;
-  }
-  return plus(bytes, head, 1);
+  const StageBytes bytes = plus(parts.layer, parts.more, range.size() - 1);
+  if (slice.embedding && slice.head) return plus(bytes, parts.both, 1);
+  if (slice.embedding) return plus(bytes, parts.first, 1);
+  return slice.head ? plus(bytes, parts.last, 1) : bytes;
 }
 
 }  // namespace hethub

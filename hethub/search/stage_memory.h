@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "hethub/model/config.h"
 #include "hethub/plan/plan.h"
@@ -22,9 +23,9 @@ struct StageBytes {
   }
 };
 
-/// The bytes of any stage of one model, from the MemoryPlans of four small stages: a first, a last
-/// and two between them. Exact up to alignment for `held`, `state` and `lane`; what is shared is
-/// taken to grow evenly with the layers.
+/// The bytes of any stage of one model, from the MemoryPlans of five small stages: a first, a last,
+/// two between them and one that is all. Exact up to alignment for `held`, `state` and `lane`; what
+/// is shared is taken to grow evenly with the layers.
 class StageMemory {
  public:
   /// Keeps a reference to the model.
@@ -38,10 +39,13 @@ class StageMemory {
   struct Parts {
     StageBytes first = {};  // what the embedding adds to a layer
     StageBytes last = {};   // what the head adds
+    StageBytes both = {};   // what both add where they stand together: tied, they share a matrix
     StageBytes layer = {};
     StageBytes more = {};  // what another layer adds to one
   };
 
+  std::vector<StageBytes> bytes_of_stages(const std::vector<LayerRange>& ranges, int sequences,
+                                          Recompute recompute) const;
   Parts measure(int sequences, Recompute recompute) const;
 
   const ModelConfig& model_;

@@ -137,6 +137,25 @@ TEST(Schedule, stage_s_of_p_keeps_p_minus_s_micro_batches_alive_in_1f1b_and_all_
   }
 }
 
+TEST(Schedule, the_lanes_that_a_schedule_promises_are_those_of_its_first_stage) {
+  int promise = 0;
+  for (const ScheduleEntry& entry : all_schedules()) {
+    if (entry.most_alive == nullptr) continue;
+    ++promise;
+    for (int stages = 1; stages <= 6; ++stages) {
+      for (int micro_batches = 1; micro_batches <= 13; ++micro_batches) {
+        const Schedule schedule = entry.make({stages, micro_batches});
+        const auto lanes = [&](int worker) { return lanes_of(uses_of(schedule, worker), 0).lanes; };
+        EXPECT_EQ(entry.most_alive({stages, micro_batches}), lanes(0)) << entry.name;
+        for (int worker = 1; worker < stages; ++worker) {
+          EXPECT_LE(lanes(worker), lanes(0)) << entry.name;
+        }
+      }
+    }
+  }
+  EXPECT_GE(promise, 2);
+}
+
 // When each of a worker's actions ends, each pass taking one unit and a message none.
 int units_of(const Schedule& schedule) {
   std::vector<std::size_t> next(schedule.workers(), 0);

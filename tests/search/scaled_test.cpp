@@ -7,6 +7,7 @@
 #include "hethub/base/error.h"
 #include "hethub/plan/validate.h"
 #include "hethub/search/exact.h"
+#include "hethub/search/stage_memory.h"
 #include "tests/predict/example_plans.h"
 #include "tests/search/random_requests.h"
 
@@ -60,6 +61,32 @@ TEST(ScaledSearch, many_devices_come_near_the_bound_where_links_and_fills_cost_l
     const double step = result.best.front().prediction.step_seconds;
     EXPECT_LE(result.bound_seconds, step) << a;
     EXPECT_GE(result.bound_seconds, 0.9 * step) << a;
+  }
+}
+
+// Each device's share of the batch is 8 micro-batches, and the faster kind's more: however deep the
+// pipelines, all stay alive.
+TEST(ScaledSearch, a_schedule_that_keeps_all_micro_batches_alive_is_given_room_for_them) {
+  const ModelConfig model = example_model(8);
+  StageMemory memory(model, 32);
+  const StageBytes whole = memory.of({0, model.layers}, 1, Recompute::kNone);
+  for (const int lanes : {6, 12}) {
+    Cluster cluster = example_cluster(12, 12, {1e-6, 1e9});
+    for (Kind& kind : cluster.kinds) {
+      kind.memory_bytes = whole.arena(1, lanes);
+    }
+    const CostModel costs(cluster, {});
+    SearchRequest request = request_of(costs, model, 8 * 24);
+    request.pins.schedule = "gpipe";
+    request.pins.recompute = Recompute::kNone;
+    request.pins.micro_batch_size = 1;
+    const SearchResult result = ScaledSearch(request).run();
+    EXPECT_EQ(result.best.empty(), lanes == 6);
+    EXPECT_TRUE(lanes == 12 || result.nearest->bytes_short > 0);
+    for (const Candidate& one : result.best) {
+      EXPECT_EQ(one.plan.schedule, "gpipe");
+      EXPECT_GE(one.prediction.fullest().free_bytes(), 0);
+    }
   }
 }
 
