@@ -189,14 +189,10 @@ std::vector<std::vector<int>> parts_of(const Options& options) {
 // The steps that the ranks would take.
 int show(const Options& options, const CommBench& bench, bool json) {
   const CollectiveOp op = collective_op_of(options.show);
-  const bool adds = op == CollectiveOp::kAllReduce || op == CollectiveOp::kReduce ||
-                    op == CollectiveOp::kReduceScatter;
-  const CollectiveCall call{.op = op,
-                            .world_size = options.ranks,
-                            .bytes = bench.sizes.empty() ? 0 : bench.sizes.front(),
-                            .root = options.root,
-                            .parts = parts_of(options),
-                            .narrow_sum = adds && size_of(bench.dtype) <= 2};
+  const std::int64_t bytes = bench.sizes.empty() ? 0 : bench.sizes.front();
+  CollectiveCall call = call_of(op, options.ranks, bytes / size_of(bench.dtype), bench.dtype);
+  call.root = options.root;
+  call.parts = parts_of(options);
   const std::string name =
       options.algorithm.empty() ? choose(bench.choices, call) : options.algorithm;
   const CollectiveAlgorithm algorithm = make_algorithm(name, call);
@@ -209,7 +205,7 @@ int show(const Options& options, const CommBench& bench, bool json) {
               << '\n';
     return 0;
   }
-  std::cout << name_of(op) << " of " << size_text(call.bytes) << " over " << options.ranks
+  std::cout << name_of(op) << " of " << size_text(bytes) << " over " << options.ranks
             << " ranks: " << algorithm.name << ", " << algorithm.chunks << " chunks\n"
             << steps_text(algorithm);
   return 0;

@@ -36,11 +36,6 @@ void encode(DType dtype, int value, std::byte* to) {
   }
 }
 
-bool adds(CollectiveOp op) {
-  return op == CollectiveOp::kAllReduce || op == CollectiveOp::kReduce ||
-         op == CollectiveOp::kReduceScatter;
-}
-
 }  // namespace
 
 BenchValues::BenchValues(const Collective& collective, int ranks, int rank)

@@ -122,6 +122,18 @@ CollectiveOp collective_op_of(std::string_view name) {
   return static_cast<CollectiveOp>(found - kNames.begin());
 }
 
+bool adds(CollectiveOp op) {
+  return op == CollectiveOp::kAllReduce || op == CollectiveOp::kReduce ||
+         op == CollectiveOp::kReduceScatter;
+}
+
+CollectiveCall call_of(CollectiveOp op, int world_size, std::int64_t count, DType dtype) {
+  return {.op = op,
+          .world_size = world_size,
+          .bytes = op == CollectiveOp::kAllToAll ? 0 : count * size_of(dtype),
+          .narrow_sum = adds(op) && size_of(dtype) <= 2};
+}
+
 // A start, for ranks that share a host's memory; a measured table knows better.
 const ChoiceTable& default_choices() {
   constexpr std::int64_t kKib = 1024;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hethub/base/dtype.h"
 #include "hethub/base/json.h"
 #include "hethub/collective/algorithm.h"
 
@@ -31,6 +32,10 @@ std::string_view name_of(CollectiveOp op);
 /// The op of this name. Throws kInvalidConfig naming all if there is none.
 CollectiveOp collective_op_of(std::string_view name);
 
+/// Whether ranks add up (or take the minimum, the product, ...): all_reduce, reduce,
+/// reduce_scatter.
+bool adds(CollectiveOp op);
+
 /// What a choice may depend on: alike on all ranks of the group.
 struct CollectiveCall {
   CollectiveOp op = CollectiveOp::kAllReduce;
@@ -41,6 +46,10 @@ struct CollectiveCall {
   std::vector<std::vector<int>> parts = {};
   bool narrow_sum = false;  ///< 16-bit values are added: no partial sum may be rounded
 };
+
+/// The call of `op` on `count` elements, those of all chunks together. The members of an all-to-all
+/// know different sizes and must choose alike: its call has no bytes.
+CollectiveCall call_of(CollectiveOp op, int world_size, std::int64_t count, DType dtype);
 
 /// One line of the table: for calls of `op` that it fits, use `algorithm`.
 struct ChoiceRule {

@@ -19,11 +19,6 @@ bool same_call(const Collective& first, const Collective& second) {
          first.root == second.root && first.table == second.table;
 }
 
-bool adds(CollectiveOp op) {
-  return op == CollectiveOp::kAllReduce || op == CollectiveOp::kReduce ||
-         op == CollectiveOp::kReduceScatter;
-}
-
 }  // namespace
 
 Communicator::Communicator(CommunicatorOptions options) : options_(std::move(options)) {
@@ -154,13 +149,10 @@ CollectiveCall Communicator::call_of(const Collective& collective) const {
   const std::int64_t count = table.empty()
                                  ? collective.count
                                  : std::accumulate(table.begin(), table.end(), std::int64_t{0});
-  return {.op = collective.op,
-          .world_size = size(),
-          // The members of an all-to-all know different sizes, and must choose alike.
-          .bytes = collective.op == CollectiveOp::kAllToAll ? 0 : count * size_of(collective.dtype),
-          .root = collective.root,
-          .parts = options_.parts,
-          .narrow_sum = adds(collective.op) && size_of(collective.dtype) <= 2};
+  CollectiveCall call = hethub::call_of(collective.op, size(), count, collective.dtype);
+  call.root = collective.root;
+  call.parts = options_.parts;
+  return call;
 }
 
 std::unique_ptr<PreparedCollective> Communicator::prepare(const Collective& collective) {

@@ -222,21 +222,14 @@ OpFacts facts(const AdamW& op, DType /*type*/) {
           .flops = 14.0 * op.count};
 }
 
-// A ring adds up, which all but an all-gather do, with two arriving chunks in scratch; a
-// reduce-scatter works on a copy of its whole input.
+// A reduce-scatter works on a copy of its whole input.
 OpFacts facts(const GroupStart& op, DType type) {
-  const std::int64_t chunk = (op.in_count + op.ranks - 1) / op.ranks;
-  const std::int64_t arriving = op.ranks > 1 ? 2 * chunk : 0;
+  const bool copies = op.kind == GroupKind::kReduceScatter;
   OpFacts all{.kind = "group_start",
               .inputs = {{type, {op.in_count}}},
-              .outputs = {{.spec = {type, {op.out_count}}}}};
-  if (op.kind == GroupKind::kAllReduce) {
-    all.outputs[0].may_reuse = 0;
-    all.workspace_bytes = arriving * size_of(type);
-  }
-  if (op.kind == GroupKind::kReduceScatter) {
-    all.workspace_bytes = (op.in_count + arriving) * size_of(type);
-  }
+              .outputs = {{.spec = {type, {op.out_count}}}},
+              .workspace_bytes = (op.scratch + (copies ? op.in_count : 0)) * size_of(type)};
+  if (op.kind == GroupKind::kAllReduce) all.outputs[0].may_reuse = 0;
   return all;
 }
 

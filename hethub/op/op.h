@@ -295,6 +295,7 @@ struct GroupStart {
   std::int64_t in_count = 0;
   std::int64_t out_count = 0;
   int ranks = 1;
+  std::int64_t scratch = 0;  ///< elements, as the plan's choice of an algorithm needs
 
   bool operator==(const GroupStart&) const = default;
 };

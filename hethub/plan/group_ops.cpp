@@ -23,14 +23,24 @@ CollectiveOp collective_of(GroupKind kind) {
                                         .fix = "build the program without it"});
 }
 
-CollectiveAlgorithm group_algorithm(const GroupStart& op) {
-  return chosen_algorithm(training_choices(), {.op = collective_of(op.kind),
-                                               .world_size = op.ranks,
-                                               .bytes = std::max(op.in_count, op.out_count) * 4});
+CollectiveAlgorithm group_algorithm(const GroupStart& op, DType dtype) {
+  const std::int64_t count = std::max(op.in_count, op.out_count);
+  return chosen_algorithm(training_choices(),
+                          call_of(collective_of(op.kind), op.ranks, count, dtype));
 }
 
 ChunkTable group_chunks(const GroupStart& op) {
   return even_chunks(std::max(op.in_count, op.out_count), op.ranks);
+}
+
+void reserve_group_scratch(Program& program) {
+  for (auto* list : {&program.forward, &program.backward, &program.backward_weight}) {
+    for (Instruction& instruction : *list) {
+      auto* op = std::get_if<GroupStart>(&instruction.op.body);
+      if (op == nullptr) continue;
+      op->scratch = scratch_elements(group_algorithm(*op, instruction.op.dtype), group_chunks(*op));
+    }
+  }
 }
 
 }  // namespace hethub

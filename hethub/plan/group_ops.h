@@ -3,17 +3,21 @@
 #include "hethub/collective/algorithm.h"
 #include "hethub/collective/choice.h"
 #include "hethub/op/op.h"
+#include "hethub/program/program.h"
 
 namespace hethub {
 
 /// The collective that a kind of group op is. Throws kUnsupported for an all-to-all.
 CollectiveOp collective_of(GroupKind kind);
 
-/// How the members of a group perform a group op: what training_choices names. It needs no more
-/// scratch than facts_of states as the op's workspace.
-CollectiveAlgorithm group_algorithm(const GroupStart& op);
+/// How the members of a group perform a group op on values of a dtype: what training_choices names.
+CollectiveAlgorithm group_algorithm(const GroupStart& op, DType dtype);
 
 /// The elements of each member's part of what the op sums, gathers or scatters.
 ChunkTable group_chunks(const GroupStart& op);
+
+/// Writes into each group op of a program the scratch that its algorithm needs, so that its memory
+/// can be planned.
+void reserve_group_scratch(Program& program);
 
 }  // namespace hethub

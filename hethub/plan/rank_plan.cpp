@@ -5,6 +5,7 @@
 
 #include "hethub/base/error.h"
 #include "hethub/model/decoder.h"
+#include "hethub/plan/group_ops.h"
 #include "hethub/plan/interleaved.h"
 #include "hethub/program/differentiate.h"
 
@@ -19,6 +20,7 @@ Program program_at(const Plan& plan, const ModelConfig& model, const RankPositio
     add_recompute(range, options);
   }
   differentiate(program, options);
+  reserve_group_scratch(program);
   return program;
 }
 

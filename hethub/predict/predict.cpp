@@ -41,8 +41,8 @@ class GroupPricer {
       if (known == op) return seconds;
     }
     const StepBuilder builder(costs_);
-    known_.emplace_back(
-        op, builder.alone_seconds(group_, group_algorithm(op), group_chunks(op), DType::kF32));
+    known_.emplace_back(op, builder.alone_seconds(group_, group_algorithm(op, DType::kF32),
+                                                  group_chunks(op), DType::kF32));
     return known_.back().second;
   }
 

@@ -29,7 +29,8 @@ void GroupCollectives::make_ready(const GroupStart& op) {
       std::find_if(known_.begin(), known_.end(), [&](const Known& one) { return one.op == op; });
   if (found != known_.end()) return;
   Communicator& group = *groups_.at(op.group);
-  known_.push_back({op, group.prepare(group_algorithm(op), group_chunks(op), DType::kF32)});
+  known_.push_back(
+      {op, group.prepare(group_algorithm(op, DType::kF32), group_chunks(op), DType::kF32)});
 }
 
 GroupCollectives::Known& GroupCollectives::known(const GroupStart& op) {
@@ -59,7 +60,7 @@ void GroupCollectives::start(const GroupStart& op, View x, View y, View workspac
   require(collective.scratch_bytes() <= scratch.bytes, [&] {
     return ErrorParts{.what = "group op",
                       .found = text(collective.scratch_bytes(), " bytes of scratch"),
-                      .expected = text("at most ", scratch.bytes, ", as facts_of states"),
+                      .expected = text("at most ", scratch.bytes, ", as the plan reserved"),
                       .fix = "choose an algorithm that needs less"};
   });
   scratch.bytes = collective.scratch_bytes();

@@ -105,20 +105,15 @@ TEST(Choice, training_adds_around_a_ring_whatever_the_size_and_the_group) {
   }
 }
 
-TEST(Choice, a_group_ops_workspace_holds_what_its_collective_needs) {
-  for (int ranks = 1; ranks <= 9; ++ranks) {
-    for (const std::int64_t count : {1, 7, 64, 1000}) {
-      const ChunkTable table = even_chunks(count, ranks);
-      const CollectiveCall call{.world_size = ranks, .bytes = 4 * count};
-      const std::int64_t scratch =
-          scratch_elements(chosen_algorithm(training_choices(), call), table);
-      const OpFacts facts = facts_of({"", DType::kF32,
-                                      GroupStart{.kind = GroupKind::kAllReduce,
-                                                 .in_count = count,
-                                                 .out_count = count,
-                                                 .ranks = ranks}});
-      EXPECT_GE(facts.workspace_bytes, 4 * scratch) << ranks << " ranks, " << count;
-    }
+TEST(Choice, a_call_counts_bytes_of_whole_elements_and_says_where_sums_are_narrow) {
+  for (int op = 0; op < kCollectiveOps; ++op) {
+    const auto kind = static_cast<CollectiveOp>(op);
+    const CollectiveCall wide = call_of(kind, 4, 1024, DType::kF32);
+    EXPECT_EQ(wide.bytes, kind == CollectiveOp::kAllToAll ? 0 : 4096) << name_of(kind);
+    EXPECT_FALSE(wide.narrow_sum);
+    const bool sums = kind == CollectiveOp::kAllReduce || kind == CollectiveOp::kReduce ||
+                      kind == CollectiveOp::kReduceScatter;
+    EXPECT_EQ(call_of(kind, 4, 7, DType::kBf16).narrow_sum, sums) << name_of(kind);
   }
 }
 

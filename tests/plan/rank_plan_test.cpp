@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "hethub/plan/alike_ranks.h"
+#include "hethub/plan/group_ops.h"
 #include "tests/plan/small_plan.h"
 
 namespace hethub {
@@ -35,6 +36,34 @@ TEST(Segments, respect_the_size_of_a_bucket) {
   plan.bucket_bytes = 100'000;
   for (const Segment& segment : segments_of(plan, small_model())) {
     EXPECT_TRUE(segment.elements * 4 <= plan.bucket_bytes || segment.parts.size() == 1);
+  }
+}
+
+// Every kind of group op in wide and narrow numbers, whose sums take other algorithms.
+TEST(GroupOps, a_workspace_holds_what_the_collective_needs_of_every_kind_and_dtype) {
+  for (const GroupKind kind :
+       {GroupKind::kAllReduce, GroupKind::kAllGather, GroupKind::kReduceScatter}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+      for (int ranks = 1; ranks <= 9; ++ranks) {
+        for (const std::int64_t part : {1, 7, 64, 1000}) {
+          const std::int64_t whole = part * ranks;
+          const GroupStart op{.kind = kind,
+                              .in_count = kind == GroupKind::kAllGather ? part : whole,
+                              .out_count = kind == GroupKind::kReduceScatter ? part : whole,
+                              .ranks = ranks};
+          Program program;
+          const int x = program.add_value("x", {dtype, {op.in_count}});
+          append(program, program.forward, {"sum", dtype, op}, {x}, 0);
+          reserve_group_scratch(program);
+          const CollectiveAlgorithm algorithm = group_algorithm(op, dtype);
+          const std::int64_t needed = scratch_elements(algorithm, group_chunks(op)) +
+                                      (kind == GroupKind::kReduceScatter ? whole : 0);
+          EXPECT_EQ(facts_of(program.forward.front().op).workspace_bytes, needed * size_of(dtype));
+          const bool sums = kind != GroupKind::kAllGather;
+          EXPECT_TRUE(!sums || dtype == DType::kF32 || ranks <= 2 || algorithm.rounds_once);
+        }
+      }
+    }
   }
 }
 

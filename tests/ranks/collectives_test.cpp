@@ -30,10 +30,8 @@ std::vector<Collective> all_collectives() {
   std::vector<Collective> all;
   for (int op = 0; op < kCollectiveOps; ++op) {
     const auto kind = static_cast<CollectiveOp>(op);
-    const bool adds = kind == CollectiveOp::kAllReduce || kind == CollectiveOp::kReduce ||
-                      kind == CollectiveOp::kReduceScatter;
     for (std::size_t dtype = 0; dtype < kDTypes.size(); ++dtype) {
-      for (std::size_t how = 0; how < (adds ? kReductionNames.size() : 1); ++how) {
+      for (std::size_t how = 0; how < (adds(kind) ? kReductionNames.size() : 1); ++how) {
         all.push_back({.op = kind,
                        .dtype = static_cast<DType>(dtype),
                        .reduction = static_cast<Reduction>(how)});

@@ -42,7 +42,7 @@ void each_field(Body& op, Visit& visit) {
     visit(op.count), visit(op.decay);
   } else if constexpr (std::is_same_v<T, GroupStart>) {
     visit(op.kind), visit(op.group), visit(op.in_count), visit(op.out_count);
-    visit(op.ranks);
+    visit(op.ranks), visit(op.scratch);
   } else if constexpr (requires { op.width; }) {
     visit(op.rows), visit(op.width);  // the other ops on rows
   } else {

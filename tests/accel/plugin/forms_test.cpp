@@ -12,7 +12,7 @@ namespace {
 
 TEST(Forms, every_op_crosses_the_edge_unchanged) {
   std::vector<Op> ops = conformance::all_cases();
-  ops.push_back({"sum", DType::kBf16, GroupStart{GroupKind::kReduceScatter, 3, 8, 4, 2}});
+  ops.push_back({"sum", DType::kBf16, GroupStart{GroupKind::kReduceScatter, 3, 8, 4, 2, 6}});
   ops.push_back({"sum", DType::kBf16, GroupWait{4}});
   for (const Op& op : ops) {
     const Op crossed = op_of(form_of(op));
