@@ -67,7 +67,7 @@ OptimizerOps optimizer_ops(const std::vector<TensorShard>& owned, std::int64_t e
 OptimizerOps optimizer_ops(const std::vector<Segment>& segments, const std::vector<Holding>& held) {
   bool mixes = false;
   for (const Holding& holding : held) {
-    mixes = mixes || segments.at(static_cast<std::size_t>(holding.segment)).ranks.size() > 1;
+    mixes = mixes || segments.at(static_cast<std::size_t>(holding.segment)).is_shared();
   }
   return optimizer_ops(owned_parts(segments, held), held_elements(segments, held), mixes);
 }

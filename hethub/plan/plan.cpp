@@ -75,10 +75,10 @@ Slice slice_of(const Plan& plan, const ModelConfig& model, int pipeline, int pos
   const auto& ranges = stages.at(stage_of_position(position, count)).layers;
   const LayerRange& layers = ranges.at(range_of_position(position, count));
   const bool last = position + 1 == count * static_cast<int>(ranges.size());
-  return {.begin = layers.begin,
-          .end = layers.end,
-          .embedding = position == 0,
-          .head = last && layers.end == model.layers};
+  Slice slice = slice_of(model, layers);
+  slice.embedding = slice.embedding && position == 0;
+  slice.head = slice.head && last;
+  return slice;
 }
 
 IndexRange sequences_of(const Plan& plan, const RankPosition& at) {

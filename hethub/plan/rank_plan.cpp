@@ -57,17 +57,20 @@ class RankPlanner {
     rank_.square_sums = block(3);
     rank_.check_sum = block(4);
     rank_.scratch = block(6);
+    require_all_held();
     place_segments();
     place_owned();
     write_ops(block(5));
   }
 
  private:
-  // Each piece's moments begin at an aligned offset.
+  // What a piece takes of each block of moments: the next one begins at an aligned offset.
+  static std::int64_t moment_bytes(const TensorShard& part) { return aligned(part.count * 4); }
+
   std::int64_t state_bytes() const {
     std::int64_t bytes = 0;
     for (const TensorShard& part : owned_) {
-      bytes += aligned(part.count * 4);
+      bytes += moment_bytes(part);
     }
     return bytes;
   }
@@ -126,6 +129,15 @@ class RankPlanner {
     }
   }
 
+  // The ops on the whole of the gradients count its elements by the segments.
+  void require_all_held() const {
+    require(rank_.memory.flat_bytes == held_elements(segments_, held_) * 4,
+            {.what = text("rank plan: parameters of rank ", rank_.rank),
+             .found = text(rank_.memory.flat_bytes, " bytes in its programs"),
+             .expected = text(held_elements(segments_, held_) * 4, ", as its segments have"),
+             .fix = "build segments and programs from one plan"});
+  }
+
   // A collective runs over a segment as one range.
   void require_contiguous(const Segment& segment) const {
     std::int64_t next = parameter_range(segment.parts.front()).offset;
@@ -148,7 +160,7 @@ class RankPlanner {
                              .gradients = gradient_range(part),
                              .first_moment = {rank_.first_moment.offset + state, bytes},
                              .second_moment = {rank_.second_moment.offset + state, bytes}});
-      state += aligned(bytes);
+      state += moment_bytes(part);
     }
   }
 

@@ -23,6 +23,9 @@ struct Segment {
   std::vector<TensorShard> parts = {};
   std::int64_t elements = 0;  ///< with what pads each part in the memory of all holders
   ChunkTable owned = {};      ///< elements that each holder owns: its range follows the one before
+
+  /// Whether several ranks hold it, which sum its gradients.
+  bool is_shared() const { return ranks.size() > 1; }
 };
 
 /// The elements that so many take in memory, padding included.

@@ -202,7 +202,7 @@ class StepWriter {
   void begin_collectives() {
     if (part_ == StepPart::kPipelines) return;
     for (const Segment& segment : segments_) {
-      if (segment.ranks.size() < 2) continue;
+      if (!segment.is_shared()) continue;
       std::vector<int> group;
       for (const int rank : segment.ranks) {
         group.push_back(devices_[rank]);
@@ -245,7 +245,7 @@ class StepWriter {
     GroupSums sums(builder_);
     std::set<int> all(like.begin(), like.end());
     for (const Segment& segment : segments_) {
-      if (segment.ranks.size() < 2) continue;
+      if (!segment.is_shared()) continue;
       std::set<int> come;
       for (const int rank : segment.ranks) {
         come.insert(like[rank]);

@@ -79,7 +79,7 @@ std::vector<Op> ops_of(const RankPlan& rank, const std::vector<Segment>& segment
   }
   for (const HeldSegment& held : rank.segments) {
     const Segment& segment = segments.at(held.segment);
-    if (segment.ranks.size() < 2) continue;
+    if (!segment.is_shared()) continue;
     add_collective(gradient_algorithm(segment), segment, held.holder, ops);
     add_collective(parameter_algorithm(segment), segment, held.holder, ops);
   }

@@ -18,7 +18,7 @@ class Differentiator {
   void run() {
     if (program_.sent_activation >= 0) {
       program_.received_gradient =
-          program_.add_value(name_of_gradient(program_.sent_activation),
+          program_.add_value(program_.gradient_name(program_.sent_activation),
                              program_.values[program_.sent_activation].spec, ValueRole::kReceived);
       gradients_[program_.sent_activation] = program_.received_gradient;
     }
@@ -35,8 +35,6 @@ class Differentiator {
   }
 
  private:
-  std::string name_of_gradient(int value) const { return program_.values[value].name + ".grad"; }
-
   bool is_loss(const Instruction& instruction) const {
     return program_.losses >= 0 && instruction.outputs[0] == program_.losses;
   }
@@ -103,7 +101,8 @@ class Differentiator {
     const auto [found, is_first] = gradients_.try_emplace(key, part);
     if (is_first) return;
     const TensorSpec& spec = program_.values[key].spec;
-    const Op sum{text(name_of_gradient(key), "_sum", sums_++), spec.dtype, Add{spec.elements()}};
+    const Op sum{text(program_.gradient_name(key), "_sum", sums_++), spec.dtype,
+                 Add{spec.elements()}};
     found->second = append(program_, program_.backward, sum, {found->second, part}, layer)[0];
   }
 
@@ -112,7 +111,7 @@ class Differentiator {
     if (found != gradients_.end()) return found->second;
     const TensorSpec spec{DType::kF32, program_.values[parameter].spec.shape};
     const int gradient =
-        program_.add_value(name_of_gradient(parameter), spec, ValueRole::kGradient);
+        program_.add_value(program_.gradient_name(parameter), spec, ValueRole::kGradient);
     gradients_[parameter] = gradient;
     return gradient;
   }

@@ -69,7 +69,9 @@ std::vector<int> Program::values_of(ValueRole role) const {
   return found;
 }
 
-int Program::gradient_of(int parameter) const { return find(values.at(parameter).name + ".grad"); }
+std::string Program::gradient_name(int value) const { return values.at(value).name + ".grad"; }
+
+int Program::gradient_of(int parameter) const { return find(gradient_name(parameter)); }
 
 std::vector<int> append(Program& program, std::vector<Instruction>& list, Op op,
                         const std::vector<int>& inputs, int layer) {

@@ -82,6 +82,9 @@ struct Program {
   /// Positions of all values of one role, in order of their addition.
   std::vector<int> values_of(ValueRole role) const;
 
+  /// How the gradient of a value is called.
+  std::string gradient_name(int value) const;
+
   /// The kGradient value of a parameter, or -1.
   int gradient_of(int parameter) const;
 };

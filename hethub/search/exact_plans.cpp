@@ -9,8 +9,7 @@ Plan ExactSearch::plan_of(const std::vector<Choice>& chosen) const {
   Plan plan{.model = request_.model_path,
             .sequence_length = request_.sequence_length,
             .global_batch = request_.global_batch,
-            .schedule = request_.pins.schedule.empty() ? request_.schedules.front()
-                                                       : request_.pins.schedule};
+            .schedule = request_.allowed_schedules().front()};
   for (const Choice& choice : chosen) {
     Pipeline pipeline{.micro_batch_size = sizes_[choice.size],
                       .micro_batches = choice.micro_batches};
@@ -62,8 +61,7 @@ double ExactSearch::bound_of(const std::vector<Choice>& chosen) const {
 
 void ExactSearch::consider(const std::vector<Choice>& chosen) {
   Plan plan = plan_of(chosen);
-  std::vector<std::string> schedules = request_.schedules;
-  if (!request_.pins.schedule.empty()) schedules = {request_.pins.schedule};
+  std::vector<std::string> schedules = request_.allowed_schedules();
   const bool pipelined = std::any_of(plan.pipelines.begin(), plan.pipelines.end(),
                                      [](const Pipeline& one) { return one.stages.size() > 1; });
   if (!pipelined) schedules.resize(1);

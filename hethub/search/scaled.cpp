@@ -18,6 +18,7 @@ ScaledSearch::ScaledSearch(const SearchRequest& request)
       pricer_(request.model, request.costs, request.sequence_length),
       memory_(request.model, request.costs),
       stage_memory_(request.model, request.sequence_length),
+      schedule_(request.allowed_schedules().front()),
       begin_s_(seconds_now()) {
   list_choices();
   list_sizes();
@@ -98,10 +99,6 @@ double ScaledSearch::exchange_seconds(double bytes) const {
   return slowest;
 }
 
-const std::string& ScaledSearch::schedule() const {
-  return request_.pins.schedule.empty() ? request_.schedules.front() : request_.pins.schedule;
-}
-
 // From how many stages before the end on a stage has room for `lanes` micro-batches alive. Where
 // pipelines are that deep there are only so many, and the largest has at least the even share.
 int ScaledSearch::deepest(double lanes, int size) const {
@@ -112,7 +109,7 @@ int ScaledSearch::deepest(double lanes, int size) const {
     const std::int64_t pipelines = std::max<std::int64_t>(1, devices / stages);
     const std::int64_t at_once = size * pipelines;
     const std::int64_t share = (request_.global_batch + at_once - 1) / at_once;
-    return schedule_entry(schedule()).most_alive({stages, static_cast<int>(share)});
+    return schedule_entry(schedule_).most_alive({stages, static_cast<int>(share)});
   };
   int stages = 0;
   while (stages < request_.model.layers && alive(stages + 1) <= lanes)
@@ -176,7 +173,7 @@ Plan ScaledSearch::plan_of(const std::vector<ChosenPipeline>& pipelines) const {
   Plan plan{.model = request_.model_path,
             .sequence_length = request_.sequence_length,
             .global_batch = request_.global_batch,
-            .schedule = schedule()};
+            .schedule = schedule_};
   std::vector<std::size_t> next(kinds_.size(), 0);
   for (const ChosenPipeline& one : pipelines) {
     Pipeline& pipeline = plan.pipelines.emplace_back();

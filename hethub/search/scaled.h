@@ -32,7 +32,6 @@ class ScaledSearch {
   void list_sizes();
   double message_seconds(int kind, int size);
   double exchange_seconds(double bytes) const;
-  const std::string& schedule() const;
   int deepest(double lanes, int size) const;
   PipelineTables tables(bool relaxed);
   void fill(PipelineTables& tables, int size, int choice, bool relaxed);
@@ -58,6 +57,7 @@ class ScaledSearch {
   std::vector<int> sizes_ = {};
   std::vector<double> usable_bytes_ = {};  // by kind
   SearchResult result_ = {};
+  std::string schedule_ = {};
   double begin_s_ = 0;
 };
 

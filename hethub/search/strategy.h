@@ -49,6 +49,11 @@ struct SearchRequest {
   std::size_t keep = 5;
   double time_limit_s = 30;
   Pins pins = {};
+
+  /// Those of `schedules` that the pins leave: at least one.
+  std::vector<std::string> allowed_schedules() const {
+    return pins.schedule.empty() ? schedules : std::vector<std::string>{pins.schedule};
+  }
 };
 
 struct Candidate {

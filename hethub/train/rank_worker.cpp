@@ -64,7 +64,7 @@ void RankWorker::make_groups() {
   summary_.resize(static_cast<std::size_t>(summary_numbers(std::ssize(all))));
   std::map<std::vector<int>, int> numbers;
   for (const Segment& segment : *options_.segments) {
-    if (segment.ranks.size() < 2) continue;
+    if (!segment.is_shared()) continue;
     const auto number = numbers.try_emplace(segment.ranks, static_cast<int>(numbers.size()) + 1);
     const auto& ranks = segment.ranks;
     const bool mine = std::find(ranks.begin(), ranks.end(), rank_.rank) != ranks.end();
@@ -82,7 +82,7 @@ void RankWorker::make_groups() {
 void RankWorker::make_segments() {
   for (const HeldSegment& held : rank_.segments) {
     const Segment& segment = (*options_.segments)[held.segment];
-    if (segment.ranks.size() < 2) continue;
+    if (!segment.is_shared()) continue;
     Communicator& group = *groups_.at(segment.ranks);
     segments_.push_back(
         {.group = &group,
@@ -186,7 +186,7 @@ void RankWorker::finish_step(const Action& what) {
     case ActionKind::kSyncGradients:
       return sync_gradients();
     case ActionKind::kNormGradients:
-      return read_square_sums();
+      return norm_gradients();
     case ActionKind::kSyncNorm:
       return sync_norm();
     case ActionKind::kUpdate:
@@ -253,7 +253,7 @@ int RankWorker::first_nonfinite_tensor() {
   return 0;  // every value is a number; the sum of their squares overflowed
 }
 
-void RankWorker::read_square_sums() {
+void RankWorker::norm_gradients() {
   device_.run(device_.norm_ops());
   device_.queue().download(device_.view(rank_.square_sums),
                            std::as_writable_bytes(std::span(sums_)));

@@ -104,7 +104,7 @@ class RankWorker : public StageWorker {
   void sync_norm();
   void check_gradients();
   int first_nonfinite_tensor();
-  void read_square_sums();
+  void norm_gradients();
   void note_nonfinite();
   int ordinal_of(const std::string& tensor) const;
   void update();

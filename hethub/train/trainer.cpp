@@ -105,7 +105,7 @@ void check_folder_is_of(const std::filesystem::path& resumed, const CheckpointLi
                .fix = "name another --checkpoint-dir"});
 }
 
-RankPlan plan_of(const TrainOptions& options, const std::vector<Segment>& segments, int rank) {
+RankPlan rank_plan_of(const TrainOptions& options, const std::vector<Segment>& segments, int rank) {
   return make_rank_plan(options.plan, options.model, segments, rank);
 }
 
@@ -144,7 +144,7 @@ Trainer::Trainer(TrainOptions options, Backend& backend, Messenger& messenger)
     : options_(std::move(options)),
       messenger_(messenger),
       segments_(checked_segments(options_, messenger.world_size())),
-      rank_(plan_of(options_, segments_, messenger.rank())),
+      rank_(rank_plan_of(options_, segments_, messenger.rank())),
       schedule_(schedule_of(options_.plan, rank_.position.pipeline)),
       device_(backend, rank_),
       state_(options_.model, device_) {
