@@ -266,6 +266,9 @@ int run_plan(const PlanArguments& arguments, bool json) {
     return 0;
   }
   print_plans(answer.result);
+  for (const std::string& kind : emulated_in(costs.costs())) {
+    std::printf("emulated: the costs of %s are those of an emulated device\n", kind.c_str());
+  }
   print_reasons(answer);
   std::printf("\nthe first is in %s\n", arguments.output.c_str());
   return 0;

@@ -45,7 +45,7 @@ Json json_of(const RankPrediction& rank) {
           {"free_bytes", rank.free_bytes()}};
 }
 
-Json json_of(const Prediction& prediction, const UpperBound& bound) {
+Json json_of(const Prediction& prediction, const UpperBound& bound, const Costs& costs) {
   Json ranks = Json::array();
   for (const RankPrediction& rank : prediction.ranks) {
     ranks.push_back(json_of(rank));
@@ -58,6 +58,7 @@ Json json_of(const Prediction& prediction, const UpperBound& bound) {
     sources[std::string(name_of(static_cast<CostSource>(source)))] = share;
   }
   return {{"predicted", true},
+          {"emulated_kinds", emulated_in(costs)},
           {"step_seconds", prediction.step_seconds},
           {"tokens_per_second", prediction.tokens_per_second},
           {"bubble_fraction", prediction.bubble_fraction},
@@ -69,7 +70,7 @@ Json json_of(const Prediction& prediction, const UpperBound& bound) {
           {"ranks", ranks}};
 }
 
-void print_table(const Prediction& prediction, const UpperBound& bound) {
+void print_table(const Prediction& prediction, const UpperBound& bound, const Costs& costs) {
   const Prediction& p = prediction;
   std::printf("predicted step      %.6g s\n", p.step_seconds);
   std::printf("predicted rate      %.6g tokens/s\n", p.tokens_per_second);
@@ -82,6 +83,10 @@ void print_table(const Prediction& prediction, const UpperBound& bound) {
   if (bound.tokens_per_second > 0) {
     std::printf("predicted bound     %.1f %% of the sum of the kinds alone (%.6g tokens/s)\n",
                 100 * p.tokens_per_second / bound.tokens_per_second, bound.tokens_per_second);
+  }
+  for (const std::string& kind : emulated_in(costs)) {
+    std::printf("emulated            %s: its costs are those of an emulated device\n",
+                kind.c_str());
   }
   const double all = p.cost.seconds > 0 ? p.cost.seconds : 1;
   std::printf(
@@ -161,11 +166,11 @@ int run_predict(const PredictArguments& arguments, bool json) {
   const std::vector<Gain> gains =
       gains_asked_for(arguments, plan, model, costs, prediction.step_seconds);
   if (json) {
-    Json object = json_of(prediction, bound);
+    Json object = json_of(prediction, bound, costs.costs());
     if (!gains.empty()) object["what_if"] = json_of(gains);
     std::cout << object.dump() << '\n';
   } else {
-    print_table(prediction, bound);
+    print_table(prediction, bound, costs.costs());
     print(gains);
   }
   return 0;

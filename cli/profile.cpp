@@ -255,6 +255,9 @@ void print_table(const Costs& costs, const std::vector<std::pair<std::string, Js
               "memory", "");
   for (const auto& [kind, part] : parts) {
     print_kind(kind, costs.kinds.at(kind), part);
+    if (costs.kinds.at(kind).emulated) {
+      std::printf("  emulated: what %s would take, slowed down, on this machine\n", kind.c_str());
+    }
     for (const Json& problem : part.at("problems")) {
       std::printf("  not measured: %s\n", problem.get<std::string>().c_str());
     }

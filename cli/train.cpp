@@ -1,16 +1,21 @@
+#include <algorithm>
+#include <array>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
 
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "cli/meeting.h"
 #include "cli/train_setup.h"
 #include "cli/verb.h"
+#include "hethub/accel/emulated/emulated.h"
 #include "hethub/base/clock.h"
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
+#include "hethub/base/json.h"
 #include "hethub/comm/rendezvous.h"
 #include "hethub/cost/costs_file.h"
 #include "hethub/data/token_dataset.h"
@@ -122,6 +127,27 @@ class Reporter {
             .note = [this](const std::string& note) { this->note(note); }};
   }
 
+  /// What the devices of all ranks say of their pace, of an emulated run.
+  void pacing(const Pacing& pacing) {
+    const double share = static_cast<double>(pacing.overran) /
+                         static_cast<double>(std::max<std::int64_t>(pacing.ops, 1));
+    if (log_.is_open() || json_) {
+      const std::string line = Json({{"emulated", true},
+                                     {"pacing", {{"ops", pacing.ops}, {"overran", pacing.overran}}},
+                                     {"void", !pacing.holds()}})
+                                   .dump();
+      if (log_.is_open()) log_ << line << std::endl;
+      if (json_) std::cout << line << std::endl;
+    }
+    if (json_) return;
+    std::cout << "emulated: " << pacing.overran << " of " << pacing.ops
+              << " ops overran their paced time (" << 100 * share << " %)"
+              << (pacing.holds() ? ""
+                                 : ": this run is VOID, its times are those of the cpu; raise the "
+                                   "emulation's scale")
+              << std::endl;
+  }
+
  private:
   void step(const StepResult& result, const ProgressFacts& facts) {
     const std::string line = progress_json(result, facts);
@@ -155,12 +181,21 @@ class Reporter {
   bool first_ = true;
 };
 
+// Of all ranks' devices: every rank calls it. A device that is not emulated has no ops to count.
+Pacing pacing_of_all(const Backend& backend, RankWorker& worker) {
+  const Pacing mine = pacing_of(backend).value_or(Pacing{});
+  std::array<double, 2> sums = {static_cast<double>(mine.ops), static_cast<double>(mine.overran)};
+  worker.world().all_reduce_host(sums, worker.deadline());
+  return {.ops = static_cast<std::int64_t>(sums[0]), .overran = static_cast<std::int64_t>(sums[1])};
+}
+
 TrainOptions complete(const Options& options) {
   TrainOptions train = options.train;
   PlanAndModel read = read_plan_and_model(options.plan, options.model);
   train.plan = std::move(read.plan);
   train.model = std::move(read.model);
   train.optimizer.total_steps = train.steps;
+  train.emulated = any_emulated(train.plan.kind_of_rank(), options.cluster);
   for (const std::string& spec : options.inject) {
     read_injection(spec, train.inject);
   }
@@ -237,6 +272,10 @@ void train_rank(const Options& options, TrainOptions train, Messenger& messenger
   if (leads) reporter.emplace(options, json);
   trainer.run(logged ? static_cast<const SampleSource&>(*logged) : training,
               held_out ? &*held_out : nullptr, leads ? reporter->observer() : TrainObserver{});
+  if (train.emulated) {
+    const Pacing pacing = pacing_of_all(*backend, trainer.worker());
+    if (leads) reporter->pacing(pacing);
+  }
   if (options.trace.empty()) return;
   const Timeline timeline = trainer.gather_trace();
   if (leads) write_perfetto(std::span(&timeline, 1), options.trace);

@@ -1,5 +1,6 @@
 #include "cli/train_setup.h"
 
+#include <algorithm>
 #include <set>
 
 #include "hethub/base/error.h"
@@ -54,6 +55,13 @@ void require_backends(const std::vector<std::string>& kinds, const std::string& 
   for (const std::string& kind : std::set<std::string>(kinds.begin(), kinds.end())) {
     require_built(kind, backend_of(kind, cluster_file), cluster_file);
   }
+}
+
+bool any_emulated(const std::vector<std::string>& kinds, const std::string& cluster_file) {
+  const std::set<std::string> distinct(kinds.begin(), kinds.end());
+  return std::any_of(distinct.begin(), distinct.end(), [&](const std::string& kind) {
+    return backend_of(kind, cluster_file).starts_with("emulated");
+  });
 }
 
 std::unique_ptr<Backend> open_kind(const std::string& kind, const std::string& cluster_file,

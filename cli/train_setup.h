@@ -22,6 +22,9 @@ PlanAndModel read_plan_and_model(const std::filesystem::path& plan, const std::s
 /// Opens nothing.
 void require_backends(const std::vector<std::string>& kinds, const std::string& cluster_file);
 
+/// Whether one of the kinds is opened as an emulated device.
+bool any_emulated(const std::vector<std::string>& kinds, const std::string& cluster_file);
+
 /// Opens the device of a rank's kind: the backend that the cluster file names for it, or the one of
 /// that name. Throws what require_backends throws.
 std::unique_ptr<Backend> open_kind(const std::string& kind, const std::string& cluster_file,

@@ -13,7 +13,7 @@ namespace hethub {
 
 /// What a backend reports of the device it drives.
 struct DeviceInfo {
-  std::string backend = {};       ///< "cpu", "opencl", "cuda", "hip" or "torch"
+  std::string backend = {};       ///< "cpu", "opencl", "cuda", "hip", "torch" or "emulated"
   std::string kind = {};          ///< the name plans and costs files use, e.g. "cpu", "opencl"
   std::string name = {};          ///< as the driver spells the device
   std::int64_t memory_bytes = 0;  ///< what the device has in all

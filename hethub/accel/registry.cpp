@@ -3,11 +3,14 @@
 #include <algorithm>
 
 #include "built_backends.h"
+#include "hethub/accel/emulated/emulated.h"
 #include "hethub/accel/plugin/load.h"
 #include "hethub/base/error.h"
 
 namespace hethub {
 namespace {
+
+constexpr std::string_view kEmulated = "emulated";
 
 // "torch:cuda" is the device type cuda of the backend torch.
 struct BackendName {
@@ -81,6 +84,9 @@ std::vector<FoundDevice> find_devices() {
   for (FoundDevice& device : missing_plugins(files)) {
     all.push_back(std::move(device));
   }
+  for (FoundDevice& device : find_emulated()) {
+    all.push_back(std::move(device));
+  }
   return all;
 }
 
@@ -105,13 +111,14 @@ bool is_backend(std::string_view name) {
   const auto knows = [&](const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), backend) != names.end();
   };
-  return knows(backend_names()) || knows(plugin_names());
+  return backend == kEmulated || knows(backend_names()) || knows(plugin_names());
 }
 
 std::unique_ptr<Backend> open_backend(std::string_view name, const BackendOptions& options) {
   const BackendName parts = parts_of(name);
   BackendOptions chosen = options;
   if (!parts.device_type.empty()) chosen.device_type = parts.device_type;
+  if (parts.backend == kEmulated) return open_emulated(chosen);
   for (const BuiltBackend& backend : kBuiltBackends) {
     if (backend.name != parts.backend) continue;
     require(chosen.device_type.empty(), {.what = "backend",
@@ -127,6 +134,7 @@ std::unique_ptr<Backend> open_backend(std::string_view name, const BackendOption
   for (const std::string& plugin : plugin_names()) {
     known.push_back(plugin);
   }
+  known.push_back(text(kEmulated, ":KIND"));
   throw Error(ErrorCode::kInvalidArgument,
               {.what = "backend",
                .found = text("'", name, "'"),

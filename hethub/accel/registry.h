@@ -40,7 +40,8 @@ inline constexpr PluginKind kPluginKinds[] = {
 /// why. Never throws for a missing driver.
 std::vector<FoundDevice> find_devices();
 
-/// Names of the backends built in, e.g. {"cpu", "opencl"}.
+/// Names of the backends built in that drive devices, e.g. {"cpu", "opencl"}. The backend emulated
+/// is not among them: it has no device of its own.
 std::vector<std::string> backend_names();
 
 /// Names of the plug-ins in the plug-in folders (HETHUB_PLUGIN_PATH, hethub-plugins beside the
@@ -48,7 +49,7 @@ std::vector<std::string> backend_names();
 std::vector<std::string> plugin_names();
 
 /// Whether open_backend() knows this name: a backend of the build or a plug-in, which may be
-/// followed by the type of device it is to reach, as in "torch:cuda".
+/// followed by the type of device it is to reach, as in "torch:cuda"; or "emulated:KIND...".
 bool is_backend(std::string_view name);
 
 /// Opens a device of a backend, loading its plug-in if it is one. A type of device after a ':'

@@ -7,6 +7,14 @@
 
 namespace hethub {
 
+std::vector<std::string> emulated_in(const Costs& costs) {
+  std::vector<std::string> kinds;
+  for (const auto& [name, kind] : costs.kinds) {
+    if (kind.emulated) kinds.push_back(name);
+  }
+  return kinds;
+}
+
 double work_of(const Op& op) {
   const OpFacts facts = facts_of(op);
   return std::max(facts.flops, facts.bytes());

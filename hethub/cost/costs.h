@@ -29,6 +29,7 @@ struct KindCosts {
   std::map<std::string, double> gemm_flops_per_s = {};  ///< best matrix product, by dtype
   std::int64_t fixed_memory_bytes = 0;  ///< what the process or driver takes beside the arena
   std::vector<OpRow> ops = {};
+  bool emulated = false;  ///< measured on a device that keeps another kind's pace
 };
 
 /// A message as it was timed.
@@ -52,6 +53,9 @@ struct Costs {
   std::map<std::string, KindCosts> kinds = {};  ///< by kind name
   std::vector<LinkCosts> links = {};
 };
+
+/// The kinds whose costs were measured on emulated devices, for whatever is printed of such costs.
+std::vector<std::string> emulated_in(const Costs& costs);
 
 /// The size of an op in one number: the larger of its FLOP count and its bytes.
 double work_of(const Op& op);

@@ -58,13 +58,13 @@ OpRow parse_op(const Json& object, const std::string& where) {
 KindCosts parse_kind(const Json& object, const std::string& where) {
   check_keys(object, where,
              {"launch_seconds", "action_seconds", "download", "upload", "gemm_flops_per_s",
-              "fixed_memory_bytes", "ops"});
-  KindCosts kind{
-      .launch_seconds = at_least_zero(object, where, "launch_seconds"),
-      .action_seconds = at_least_zero(object, where, "action_seconds"),
-      .download = parse_copy(member(object, "download"), where + ".download"),
-      .upload = parse_copy(member(object, "upload"), where + ".upload"),
-      .fixed_memory_bytes = get_or<std::int64_t>(object, where, "fixed_memory_bytes", 0)};
+              "fixed_memory_bytes", "ops", "emulated"});
+  KindCosts kind{.launch_seconds = at_least_zero(object, where, "launch_seconds"),
+                 .action_seconds = at_least_zero(object, where, "action_seconds"),
+                 .download = parse_copy(member(object, "download"), where + ".download"),
+                 .upload = parse_copy(member(object, "upload"), where + ".upload"),
+                 .fixed_memory_bytes = get_or<std::int64_t>(object, where, "fixed_memory_bytes", 0),
+                 .emulated = get_or<bool>(object, where, "emulated", false)};
   if (const Json& peaks = member(object, "gemm_flops_per_s"); !peaks.is_null()) {
     check_keys(peaks, where + ".gemm_flops_per_s", {"f64", "f32", "f16", "bf16", "i8"});
     for (const auto& [dtype, value] : peaks.items()) {
@@ -127,6 +127,7 @@ Json kind_json(const KindCosts& kind) {
     object["gemm_flops_per_s"][dtype] = rate;
   }
   object["fixed_memory_bytes"] = kind.fixed_memory_bytes;
+  if (kind.emulated) object["emulated"] = true;
   object["ops"] = Json::array();
   for (const OpRow& row : kind.ops) {
     object["ops"].push_back({{"op", row.op},

@@ -36,6 +36,7 @@ void take_times(const std::vector<OpTime>& times, KindProfile& profile) {
 
 KindProfile profile_kind(Backend& backend, const ProfileOptions& options) {
   KindProfile profile;
+  profile.costs.emulated = backend.info().backend == "emulated";
   std::vector<Op> ops = distinct_ops(covering_plans(options.model, options.covered), options.model);
   const std::vector<Op> products = square_products(DType::kF32);
   ops.insert(ops.end(), products.begin(), products.end());

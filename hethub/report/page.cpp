@@ -100,6 +100,12 @@ class PageWriter {
           "measured "
           "on them, not on the devices whose names they have.</p>\n";
     }
+    if (data_.log && data_.log->is_void) {
+      out_ +=
+          "<p class=\"warn\">VOID: more than 1 % of the ops overran the time they were to take; "
+          "the "
+          "times of this run say nothing.</p>\n";
+    }
     out_ +=
         "<p class=\"soft\">“measured” was timed or counted while the run went on; “predicted” was "
         "computed from the plan and never ran.</p>\n";

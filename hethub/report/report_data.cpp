@@ -105,9 +105,13 @@ class Gatherer {
   void find_emulated() {
     const std::vector<std::string> kinds = data_.plan.kind_of_rank();
     for (const std::string& name : kinds) {
-      if (name == "emulated") data_.emulated_kinds.insert(name);
+      if (name.starts_with("emulated")) data_.emulated_kinds.insert(name);
+      if (costs_ && costs_->kinds.contains(name) && costs_->kinds.at(name).emulated) {
+        data_.emulated_kinds.insert(name);
+      }
       for (const Kind& kind : cluster_ ? cluster_->kinds : std::vector<Kind>{}) {
-        if (kind.name == name && kind.backend == "emulated") data_.emulated_kinds.insert(name);
+        if (kind.name == name && kind.backend.starts_with("emulated"))
+          data_.emulated_kinds.insert(name);
       }
     }
   }

@@ -28,6 +28,11 @@ class LogReader {
  public:
   void read(const std::string& line, const std::string& where) {
     const Json json = parse_json(line, where);
+    if (json.is_object() && json.contains("pacing")) {
+      emulated_ = true;
+      void_ = void_ || get_or<bool>(json, where, "void", false);
+      return;
+    }
     if (!json.is_object() || !json.contains("step")) {
       throw Error(ErrorCode::kCorruptData, {.what = where,
                                             .found = line.substr(0, 60),
@@ -45,7 +50,7 @@ class LogReader {
   }
 
   RunLog log() const {
-    RunLog log{.emulated = emulated_};
+    RunLog log{.emulated = emulated_, .is_void = void_};
     for (const auto& [step, line] : steps_) {
       log.steps.push_back(line);
     }
@@ -59,6 +64,7 @@ class LogReader {
   std::map<std::int64_t, LoggedStep> steps_ = {};
   std::map<std::int64_t, LoggedEvaluation> evaluations_ = {};
   bool emulated_ = false;
+  bool void_ = false;
 };
 
 }  // namespace

@@ -30,6 +30,7 @@ struct RunLog {
   std::vector<LoggedStep> steps = {};              ///< ascending
   std::vector<LoggedEvaluation> evaluations = {};  ///< ascending
   bool emulated = false;                           ///< the run's devices are emulated
+  bool is_void = false;  ///< they did not keep their pace: the times say nothing
 };
 
 /// Reads a log. Of a step that a resumed run wrote again, the later line counts. Throws

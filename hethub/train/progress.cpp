@@ -58,6 +58,7 @@ std::string progress_line(const StepResult& result, const ProgressFacts& facts) 
   line += printed(" | mem %s | gnorm %.3f | lr %.2e",
                   bytes_text(static_cast<double>(facts.arena_bytes)).c_str(), result.gradient_norm,
                   result.learning_rate);
+  if (facts.emulated) line += " | emulated";
   if (facts.seconds_left > 0) line += " | left " + duration_text(facts.seconds_left);
   if (result.skipped) line += " | skipped=1 " + result.reason;
   return line;
@@ -83,6 +84,7 @@ std::string progress_json(const StepResult& result, const ProgressFacts& facts) 
   json["skipped"] = result.skipped ? 1 : 0;
   json["skipped_steps"] = facts.skipped_steps;
   if (result.skipped) json["reason"] = result.reason;
+  if (facts.emulated) json["emulated"] = true;
   return json.dump();
 }
 

@@ -19,6 +19,7 @@ struct ProgressFacts {
   double seconds_left = 0;       ///< 0: not known yet
   std::int64_t arena_bytes = 0;  ///< the largest rank's
   std::int64_t skipped_steps = 0;
+  bool emulated = false;  ///< some device keeps another kind's pace
 };
 
 /// "step 12/300 | loss 5.1234 | 1234 tok/s | 0.83 s (predicted 0.81, +2.5%) | ..."

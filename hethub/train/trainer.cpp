@@ -283,7 +283,8 @@ void Trainer::train_step(const SampleSource& training, const TrainObserver& obse
                          .seconds_left = seconds_ / static_cast<double>(steps_timed_) *
                                          static_cast<double>(options_.steps - step_),
                          .arena_bytes = largest_arena_,
-                         .skipped_steps = skipped_});
+                         .skipped_steps = skipped_,
+                         .emulated = options_.emulated});
 }
 
 void Trainer::evaluate(const SampleSource& held_out, const TrainObserver& observer) {

@@ -62,6 +62,7 @@ struct TrainOptions {
   std::int64_t trace_steps = 0;      ///< how many of the last steps to keep in the trace
   std::int64_t evaluate_every = 0;   ///< steps between evaluations; the last step is always one
   std::int64_t evaluate_rounds = 0;  ///< global batches an evaluation reads; 0: none
+  bool emulated = false;  ///< some rank's device keeps another kind's pace: every line says so
   Injection inject = {};
 };
 

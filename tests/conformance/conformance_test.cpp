@@ -1,6 +1,7 @@
 // What makes kinds interchangeable: every op, on every backend, at odd shapes, against fp64.
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <set>
@@ -29,7 +30,7 @@ struct BackendRow {
 constexpr BackendRow kBackends[] = {
     {"cpu", 4e-6},   {"opencl", 4e-6},   {"served-cpu", 4e-6},  // cpu behind the edge of a plug-in
     {"torch", 4e-6}, {"gpu-host", 4e-6},  // the kernels of cuda and hip as loops on the CPU
-    {"cuda", 4e-6},  {"hip", 4e-6},
+    {"cuda", 4e-6},  {"hip", 4e-6},      {"emulated:T4:scale=0.001", 4e-6},
 };
 
 // Every test sees the plug-ins that are for tests alone.
@@ -210,7 +211,8 @@ TEST_P(Conformance, too_much_memory_is_refused) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(kBackends), [](const auto& info) {
   std::string name = info.param.name;
-  std::replace(name.begin(), name.end(), '-', '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char letter) { return std::isalnum(letter) == 0; }, '_');
   return name;
 });
 

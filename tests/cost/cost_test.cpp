@@ -142,6 +142,14 @@ TEST(Costs, what_is_written_is_read_back) {
   EXPECT_EQ(parse_costs(written, "again").kinds.at("timed").ops.at(1).seconds, 3e-3);
 }
 
+TEST(Costs, costs_of_an_emulated_device_say_so_in_their_file) {
+  Costs of_emulated = costs();
+  EXPECT_TRUE(emulated_in(parse_costs(to_json(of_emulated), "again")).empty());
+  of_emulated.kinds["timed"].emulated = true;
+  const Costs read = parse_costs(to_json(of_emulated), "again");
+  EXPECT_EQ(emulated_in(read), std::vector<std::string>{"timed"});
+}
+
 TEST(Costs, bad_files_are_refused_by_name) {
   const auto refusal = [](const std::string& content) -> std::string {
     try {

@@ -92,6 +92,13 @@ Plan plan_of(const std::string& layout, int layers, int batch) {
   if (layout == "cpu_then_opencl") two_stages("cpu", "opencl");
   if (layout == "opencl_then_cpu") two_stages("opencl", "cpu");
   if (layout == "torch_then_cpu") two_stages("torch", "cpu");
+  if (layout == "emulated_kinds") {  // a pipeline of two beside a replica of a third
+    two_stages("emulated:A100-80GB-SXM:scale=0.01", "emulated:T4:scale=0.01");
+    plan.pipelines[0].micro_batches = batch / 2;
+    plan.pipelines.push_back({.micro_batch_size = batch - batch / 2,
+                              .micro_batches = 1,
+                              .stages = {stage_of("emulated:MI250X:scale=0.01", 2, 0, layers)}});
+  }
   if (layout == "zero_bubble") {
     two_stages("cpu", "opencl");
     plan.schedule = "zero-bubble";
@@ -156,7 +163,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values("llama", "llama3", "mistral", "qwen2", "deep"),
                      testing::Values("cpu", "opencl", "torch", "cpu_then_opencl", "opencl_then_cpu",
                                      "torch_then_cpu", "zero_bubble", "interleaved",
-                                     "uneven_replicas", "pipeline_beside_replica_with_recompute")),
+                                     "emulated_kinds", "uneven_replicas",
+                                     "pipeline_beside_replica_with_recompute")),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(

@@ -30,7 +30,7 @@ class RunFolder {
           R"({"model_type":"llama","vocab_size":256,"hidden_size":64,"intermediate_size":176,
 "num_attention_heads":4,"num_hidden_layers":4,"max_position_embeddings":64})");
     write("cluster.yaml",
-          R"({"format":"hethub-cluster/1","kinds":{"<b>":{"backend":"emulated","memory_gib":1},
+          R"({"format":"hethub-cluster/1","kinds":{"<b>":{"backend":"emulated:T4","memory_gib":1},
 "opencl":{"backend":"opencl","memory_gib":2}},
 "nodes":[{"name":"n","devices":[{"kind":"<b>","count":1},{"kind":"opencl","count":1}]}],"links":[]})");
     write("log.jsonl", log(4));
@@ -170,6 +170,16 @@ TEST(Report, emulated_kinds_are_called_so) {
   EXPECT_GT(count(run.page(), "emulated"), 0);
   run.remove("cluster.yaml");
   EXPECT_EQ(count(run.page(), "emulated"), 0);
+}
+
+TEST(Report, an_emulated_run_that_lost_its_pace_is_called_void) {
+  RunFolder run;
+  const std::string log = read_file(run.path() / "log.jsonl");
+  run.write("log.jsonl", log + R"({"emulated":true,"pacing":{"ops":9,"overran":0},"void":false})");
+  EXPECT_EQ(count(run.page(), "VOID"), 0);
+  run.write("log.jsonl", log + R"({"emulated":true,"pacing":{"ops":9,"overran":1},"void":true})");
+  EXPECT_EQ(count(run.page(), "VOID"), 1);
+  EXPECT_EQ(run.read().log->steps.size(), 4U);
 }
 
 TEST(Report, parts_that_are_not_there_are_left_out_and_named) {
