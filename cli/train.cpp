@@ -88,7 +88,10 @@ void read_injection(const std::string& spec, Injection& inject) {
 // Writes down every sample that this rank reads: "SAMPLE ID", a line each.
 class LoggedSource : public SampleSource {
  public:
-  LoggedSource(const SampleSource& source, const std::string& file) : source_(source), out_(file) {}
+  LoggedSource(const SampleSource& source, const std::string& file)
+      : source_(source), file_(file), out_(file) {
+    require_written();
+  }
 
   std::int64_t sequence_length() const override { return source_.sequence_length(); }
   std::int64_t samples_per_epoch() const override { return source_.samples_per_epoch(); }
@@ -96,11 +99,21 @@ class LoggedSource : public SampleSource {
   void read(std::int64_t sample, std::span<std::int32_t> tokens,
             std::span<std::int32_t> labels) const override {
     out_ << sample << ' ' << source_.id_of(sample) << std::endl;
+    require_written();
     source_.read(sample, tokens, labels);
   }
 
  private:
+  void require_written() const {
+    if (out_) return;
+    throw Error(ErrorCode::kCannotWrite, {.what = "--log-samples: " + file_,
+                                          .found = "no way to write it",
+                                          .expected = "a file",
+                                          .fix = "check its folder, rights and free space"});
+  }
+
   const SampleSource& source_;
+  std::string file_;
   mutable std::ofstream out_;
 };
 

@@ -58,6 +58,12 @@ void for_each_label(const SampleSource& source, std::int64_t samples, const Use&
 
 Baselines baselines_of(const SampleSource& training, const SampleSource& held_out,
                        std::int64_t vocabulary_size, std::int64_t held_out_samples) {
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;  // each has two counts here
+  require(vocabulary_size >= 1 && vocabulary_size <= kMostTokens,
+          {.what = "baselines: vocabulary",
+           .found = text(vocabulary_size),
+           .expected = text("1 to ", kMostTokens, " tokens"),
+           .fix = "pass the vocab_size of the model"});
   Baselines out;
   std::vector<std::int64_t> inputs(static_cast<std::size_t>(vocabulary_size));
   std::vector<std::int64_t> labels(static_cast<std::size_t>(vocabulary_size));

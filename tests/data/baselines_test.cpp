@@ -39,6 +39,14 @@ TEST(Baselines, after_a_token_never_seen_the_bigram_model_is_the_unigram_model) 
   EXPECT_NEAR(found.bigram, found.unigram, 1e-12);
 }
 
+TEST(Baselines, a_vocabulary_that_no_model_has_is_refused_before_memory_is_taken) {
+  const TemporaryFolder folder;
+  const FixedBatches some = batches_of(folder, "[[0,1,0]]", 3);
+  for (const std::int64_t size : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 40}) {
+    EXPECT_THROW(baselines_of(some, some, size), Error) << size;
+  }
+}
+
 // One successor for each token: the bigram model knows all but 1-λ of it.
 TEST(Baselines, a_cycle_is_certain_to_the_bigram_model_and_uniform_to_the_unigram_model) {
   const TemporaryFolder folder;

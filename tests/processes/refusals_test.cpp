@@ -146,6 +146,13 @@ TEST_F(Refusals, a_trace_that_cannot_be_written_is_found_before_the_first_step) 
   }
 }
 
+TEST_F(Refusals, a_list_of_samples_that_cannot_be_written_is_found_before_the_first_step) {
+  const Outcome outcome = train("--steps 2 --log-samples nowhere/samples --log-json log.jsonl");
+  EXPECT_EQ(outcome.status, 73) << outcome.output;
+  EXPECT_TRUE(outcome.says("nowhere/samples.rank-0")) << outcome.output;
+  EXPECT_FALSE(trained());
+}
+
 TEST_F(Refusals, a_kind_that_no_backend_opens_is_refused_before_any_rank_starts) {
   space_.write_plan("mixed.json", {replica_of("cpu", 0, 1, 1), replica_of("npu", 1, 1, 1)});
   const std::string more = "--data text --steps 2 --log-json log.jsonl";
