@@ -13,6 +13,7 @@
 #include "cli/bench_compute.h"
 #include "cli/bench_rank.h"
 #include "cli/bench_text.h"
+#include "cli/flight.h"
 #include "cli/temporary_folder.h"
 #include "cli/verb.h"
 #include "hethub/accel/registry.h"
@@ -47,6 +48,7 @@ struct Options {
   bool tune = false;
   bool pairs = false;
   bool host_staged = false;
+  bool dump = false;
 };
 
 [[noreturn]] void refuse(std::string what, std::string found, std::string expected) {
@@ -128,14 +130,10 @@ int run_as_rank(const Options& options) {
   meeting.force_tcp = options.transport == "tcp";
   const auto rank = static_cast<std::size_t>(meeting.rank);
   const auto backend = open_backend(options.backends[rank % options.backends.size()], {});
-  const auto messenger = join_world(meeting);
-  try {
-    const Json rows = run_comm_bench(bench_of(options), *messenger, *backend);
+  run_in_world(meeting, {.at_end = options.dump}, [&](Messenger& messenger) {
+    const Json rows = run_comm_bench(bench_of(options), messenger, *backend);
     if (rank == 0) write_file(options.result, rows.dump());
-  } catch (const Error& error) {
-    messenger->abort(error);
-    throw;
-  }
+  });
   return 0;
 }
 
@@ -299,6 +297,8 @@ void add_where(CLI::App& command, Options& options) {
   command.add_option("--timeout", options.timeout_s, "seconds that one call may take")
       ->check(CLI::Range(0.1, 1e5))
       ->capture_default_str();
+  command.add_flag("--dump", options.dump)
+      ->description("each rank ends with its flight recorder, on standard error");
   command.add_option("--result", options.result)->group("");
 }
 

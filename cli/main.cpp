@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/flight.h"
 #include "cli/verb.h"
 #include "hethub/base/error.h"
 #include "hethub/base/json.h"
@@ -70,4 +71,7 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace hethub
 
-int main(int argc, char** argv) { return hethub::run(argc, argv); }
+int main(int argc, char** argv) {
+  hethub::hold_flight_signal();
+  return hethub::run(argc, argv);
+}

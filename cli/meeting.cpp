@@ -21,6 +21,9 @@ void add_meeting(CLI::App& command, MeetingOptions& options) {
   add("--peer-timeout", options.peer_timeout_s, "seconds until a silent rank is given up")
       ->check(CLI::Range(0.5, 1e6))
       ->capture_default_str();
+  add("--flight-folder", options.flight.folder,
+      "where each rank writes its flight recorder, at a failure and at SIGUSR1; default: standard "
+      "error");
 }
 
 RendezvousOptions meeting_of(const MeetingOptions& options) {

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/flight.h"
 #include "hethub/comm/launch_environment.h"
 #include "hethub/comm/rendezvous.h"
 
@@ -12,10 +13,11 @@ struct MeetingOptions {
   RankFlags flags = {};
   double rendezvous_timeout_s = 120;
   double peer_timeout_s = 30;
+  FlightOptions flight = {};
 };
 
 /// Adds --rank, --world-size, --local-rank, --master-addr, --master-port, --iface,
-/// --rendezvous-timeout and --peer-timeout.
+/// --rendezvous-timeout, --peer-timeout and --flight-folder.
 void add_meeting(CLI::App& command, MeetingOptions& options);
 
 /// How this rank meets the others, from options and environment. Rank 0 of several says on standard

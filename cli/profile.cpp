@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/flight.h"
 #include "cli/temporary_folder.h"
 #include "cli/train_setup.h"
 #include "cli/verb.h"
@@ -17,7 +18,6 @@
 #include "hethub/base/files.h"
 #include "hethub/cluster/cluster_file.h"
 #include "hethub/comm/launch_environment.h"
-#include "hethub/comm/rendezvous.h"
 #include "hethub/comm/tags.h"
 #include "hethub/cost/costs_file.h"
 #include "hethub/launch/launch.h"
@@ -165,13 +165,8 @@ void measure(const Options& options, Messenger& messenger) {
 }
 
 int run_as_rank(const Options& options) {
-  const auto messenger = join_world(rendezvous_from_environment(process_environment()));
-  try {
-    measure(options, *messenger);
-  } catch (const Error& error) {
-    messenger->abort(error);
-    throw;
-  }
+  run_in_world(rendezvous_from_environment(process_environment()), {},
+               [&](Messenger& messenger) { measure(options, messenger); });
   return 0;
 }
 

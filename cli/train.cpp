@@ -16,7 +16,6 @@
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
 #include "hethub/base/json.h"
-#include "hethub/comm/rendezvous.h"
 #include "hethub/cost/costs_file.h"
 #include "hethub/data/token_dataset.h"
 #include "hethub/plan/plan_file.h"
@@ -304,13 +303,8 @@ int run(const Options& options, bool json) {
   require_backends({train.plan.kind_of_rank().at(static_cast<std::size_t>(meeting.rank))},
                    options.cluster);
   meeting.plan_hash = plan_hash(train.plan);
-  const auto messenger = join_world(meeting);
-  try {
-    train_rank(options, train, *messenger, json);
-  } catch (const Error& error) {
-    messenger->abort(error);
-    throw;
-  }
+  run_in_world(meeting, options.meeting.flight,
+               [&](Messenger& messenger) { train_rank(options, train, messenger, json); });
   return 0;
 }
 

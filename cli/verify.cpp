@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 
+#include "cli/flight.h"
 #include "cli/train_setup.h"
 #include "cli/verb.h"
 #include "cli/verify_table.h"
@@ -135,18 +136,16 @@ int run_rank(const Options& options, const Job& job, bool json) {
   RendezvousOptions meeting;
   if (options.is_rank) meeting = rendezvous_from_environment(process_environment());
   meeting.plan_hash = plan_hash(job.plan);
-  const auto messenger = join_world(meeting);
-  try {
-    const FoundNumbers found = run_steps(options, job, *messenger);
-    if (messenger->rank() != 0) return 0;
+  int status = 0;
+  run_in_world(meeting, {}, [&](Messenger& messenger) {
+    const FoundNumbers found = run_steps(options, job, messenger);
+    if (messenger.rank() != 0) return;
     const std::string title = text("verify ", options.folder, " on ",
                                    options.plan.empty() ? options.backend : "plan " + options.plan);
     const auto rows = compare(job.expected, found, options.tolerances);
-    return print_rows(rows, title, json) == 0 ? 0 : 1;
-  } catch (const Error& error) {
-    messenger->abort(error);
-    throw;
-  }
+    status = print_rows(rows, title, json) == 0 ? 0 : 1;
+  });
+  return status;
 }
 
 int start_ranks(const Options& options, const Job& job, bool json) {

@@ -260,8 +260,13 @@ void Communicator::exchange(std::span<const std::byte> mine, std::span<std::byte
       messenger().wait(handles_[static_cast<std::size_t>(message)], deadline, operation);
     }
   };
-  std::copy(mine.begin(), mine.end(), memory_of({.chunk = rank_}).begin());
   const std::vector<Step>& steps = host_gather_.steps[static_cast<std::size_t>(rank_)];
+  std::int64_t moved = 0;
+  for (const Step& step : steps) {
+    moved += std::ssize(memory_of(step.kind == StepKind::kSend ? step.from : step.to));
+  }
+  FlightNote note(messenger().recorder(), tag, moved);
+  std::copy(mine.begin(), mine.end(), memory_of({.chunk = rank_}).begin());
   for (std::size_t index = 0; index < steps.size(); ++index) {
     finish_before(static_cast<int>(index));
     const Step& step = steps[index];
@@ -271,6 +276,7 @@ void Communicator::exchange(std::span<const std::byte> mine, std::span<std::byte
                           : messenger().post_recv(peer, tag, memory_of(step.to));
   }
   finish_before(host_order_.steps());
+  note.done();
 }
 
 void Communicator::all_reduce_host(std::span<double> values, Deadline deadline) {

@@ -51,6 +51,8 @@ Request DevicePort::start(Entry wanted) {
   wanted.ready = std::move(taken.ready);
   taken = std::move(wanted);
   taken.slot = slot;
+  taken.flight = options_.messenger->recorder().begin(
+      taken.sends ? FlightKind::kSend : FlightKind::kRecv, taken.tag, taken.peer, taken.view.bytes);
   std::byte* staging = slot < 0 ? nullptr : staging_.data() + slot * options_.staging_bytes;
   taken.host = route_->host_of(taken.view, staging);
   if (slot >= 0) slots_[static_cast<std::size_t>(slot)].used = true;
@@ -117,6 +119,7 @@ void DevicePort::post(Entry& posted) const {
 // The message has ended: uploads what arrived and gives back what it held.
 void DevicePort::finish(int index) {
   Entry& ended = entry(index);
+  options_.messenger->recorder().end(ended.flight, FlightState::kDone);
   if (ended.slot >= 0) {
     StagingSlot& slot = slots_[static_cast<std::size_t>(ended.slot)];
     if (ended.sends) {
@@ -217,6 +220,7 @@ void DevicePort::await(int index, Deadline deadline) {
 void DevicePort::cancel(int index) noexcept {
   std::unique_lock lock(mutex_);
   Entry& cancelled = entry(index);
+  options_.messenger->recorder().end(cancelled.flight, FlightState::kFailed);
   if (cancelled.stage == Stage::kDeviceWorks) {
     cancelled.abandoned = true;  // the departures' thread gives it back
     lock.unlock();

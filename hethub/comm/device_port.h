@@ -96,6 +96,7 @@ class DevicePort : private Pending {
     std::unique_ptr<Event> ready = {};
     Handle handle = {};
     Operation operation = {};
+    std::uint64_t flight = 0;  // in the recorder
   };
   struct StagingSlot {
     bool used = false;

@@ -257,6 +257,7 @@ void Messenger::set_failure(const Error& error) {
 // After it no message's memory is touched any more.
 void Messenger::fail_all(const Error& error) {
   failure_ = error;
+  under_way_at_failure_ = messages_under_way();
   const std::string told = error_text(error);
   for (const auto& connection : connections_) {
     if (connection != nullptr) connection->abort(told);

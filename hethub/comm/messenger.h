@@ -18,6 +18,7 @@
 #include "hethub/base/error.h"
 #include "hethub/comm/connection.h"
 #include "hethub/comm/control.h"
+#include "hethub/comm/flight_recorder.h"
 #include "hethub/comm/message.h"
 #include "hethub/comm/sleeping_place.h"
 #include "hethub/comm/wire.h"
@@ -98,6 +99,13 @@ class Messenger {
   /// The job's failure, if there is one.
   std::optional<Error> failure();
 
+  /// Where who starts operations on this messenger notes them.
+  FlightRecorder& recorder() { return recorder_; }
+
+  /// What this rank did, for people: a line for each of its last operations, at most so many, and
+  /// for each message that is under way now, or was when the job failed.
+  std::string flight_text(std::size_t most = FlightRecorder::kKept) const;
+
   /// The control connections; null where there are none.
   Control* control() const { return control_.get(); }
 
@@ -116,6 +124,11 @@ class Messenger {
   void await_verdict(Lock& lock);
   void tell_waiting();
   bool ended(Handle handle);
+
+  // messenger_flight.cpp
+  std::string spelled(Tag tag) const;
+  std::string line_of(const FlightRecord& record, std::int64_t now_ns) const;
+  std::string messages_under_way() const;
 
   // messenger_progress.cpp
   void pump(int peer);
@@ -143,6 +156,8 @@ class Messenger {
   MessageTable table_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::optional<Error> failure_ = {};
+  std::string under_way_at_failure_ = {};
+  FlightRecorder recorder_ = {};
   bool settled_ = false;  // failure_ is the verdict for all ranks
   std::uint64_t changes_ = 0;
   bool closing_ = false;

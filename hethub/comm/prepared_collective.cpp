@@ -29,10 +29,10 @@ PreparedCollective::PreparedCollective(const Options& options)
       check_(options.check),
       messages_(steps_.size()),
       event_(options.port->backend().make_event()) {
-  for (const Step& step : steps_) {
-    if (step.kind == StepKind::kSend) {
-      bytes_sent_ += layout_.elements(step.from) * element_bytes_;
-    }
+  for (int step = 0; step < order_.steps(); ++step) {
+    if (!is_message(at(step).kind)) continue;
+    bytes_moved_ += message_bytes(step);
+    if (at(step).kind == StepKind::kSend) bytes_sent_ += message_bytes(step);
   }
   prepare_additions(options);
   if (port_->route().staged()) place_messages();
@@ -66,7 +66,7 @@ void PreparedCollective::place_messages() {
   std::int64_t largest = 0;
   for (int step = 0; step < order_.steps(); ++step) {
     if (!is_message(at(step).kind)) continue;
-    const std::int64_t bytes = layout_.elements(slot_of(at(step))) * element_bytes_;
+    const std::int64_t bytes = message_bytes(step);
     largest = std::max(largest, bytes);
     if (bytes > 0) of_kind[at(step).kind == StepKind::kSend ? 0 : 1].push_back(step);
   }
@@ -103,8 +103,13 @@ Request PreparedCollective::start(const CollectiveMemory& memory, Tag tag, Opera
   recorded_ = idle_through_ = -2;  // queued work may still make the data
   interpreter_.emplace(order_);
   running_ = true;
+  flight_ = port_->messenger().recorder().begin(FlightKind::kCollective, tag, -1, bytes_moved_);
   port_->begin(*this);
   return {this, 0};
+}
+
+std::int64_t PreparedCollective::message_bytes(int step) const {
+  return layout_.elements(slot_of(at(step))) * element_bytes_;
 }
 
 View PreparedCollective::view_of(const Slot& slot) const {
@@ -226,6 +231,7 @@ bool PreparedCollective::ended(int step) {
 void PreparedCollective::mark_ended(int step) {
   StepMessage& ended = message(step);
   ended.stage = MessageStage::kEnded;
+  port_->messenger().recorder().advance(flight_, message_bytes(step));
   if (at(step).kind != StepKind::kRecv || ended.staging == nullptr) return;
   const View view = view_of(at(step).to);
   port_->route().queue_after_recv(view, port_->route().host_of(view, ended.staging),
@@ -239,7 +245,7 @@ void PreparedCollective::mark_ended(int step) {
 bool PreparedCollective::advance() {
   if (!running_) return true;
   if (!interpreter_->advance(*this)) return false;
-  finish();
+  finish(FlightState::kDone);
   return true;
 }
 
@@ -283,7 +289,8 @@ void PreparedCollective::wait_for_one(Deadline deadline) {
   mark_ended(step);
 }
 
-void PreparedCollective::finish() {
+void PreparedCollective::finish(FlightState state) {
+  port_->messenger().recorder().end(flight_, state);
   running_ = false;
   port_->end(*this);
 }
@@ -298,7 +305,7 @@ void PreparedCollective::fail(const Error& error) noexcept {
   }
   if (data_bytes() + input_bytes() > 0) port_->settle();
   idle_through_ = last_work_;
-  if (running_) finish();
+  if (running_) finish(FlightState::kFailed);
 }
 
 void PreparedCollective::cancel(int /*index*/) noexcept {

@@ -85,13 +85,14 @@ class PreparedCollective : private StepActions, private Progressing, private Pen
   const Step& at(int step) const { return steps_[static_cast<std::size_t>(step)]; }
   StepMessage& message(int step) { return messages_[static_cast<std::size_t>(step)]; }
   View view_of(const Slot& slot) const;
+  std::int64_t message_bytes(int step) const;
   bool has_room(int step);
   bool device_idle();
   bool settled(int step);
   void note_work(int step);
   void mark_ended(int step);
   void wait_for_one(Deadline deadline);
-  void finish();
+  void finish(FlightState state);
   void fail(const Error& error) noexcept;
 
   std::string name_;
@@ -102,6 +103,7 @@ class PreparedCollective : private StepActions, private Progressing, private Pen
   std::vector<int> world_ranks_;
   std::int64_t element_bytes_ = 0;
   std::int64_t bytes_sent_ = 0;
+  std::int64_t bytes_moved_ = 0;  // sent and received
   std::uint64_t check_ = 0;
   std::vector<PreparedOp*> additions_ = {};  // for each step; null unless it reduces
   std::vector<std::unique_ptr<PreparedOp>> owned_additions_ = {};
@@ -114,6 +116,7 @@ class PreparedCollective : private StepActions, private Progressing, private Pen
   CollectiveMemory memory_ = {};
   Tag tag_ = {};
   Operation operation_ = {};
+  std::uint64_t flight_ = 0;  // in the recorder
   bool running_ = false;
   int room_wanted_ = -1;   // the message that must end before the next step can begin
   int downloading_ = -1;   // the send whose bytes are on their way to the host

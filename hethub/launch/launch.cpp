@@ -46,7 +46,7 @@ class Signals {
   Signals() {
     sigset_t wanted;
     ::sigemptyset(&wanted);
-    for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) {
+    for (const int signal : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1}) {
       ::sigaddset(&wanted, signal);
     }
     ::pthread_sigmask(SIG_BLOCK, &wanted, &before_);
@@ -211,9 +211,10 @@ class Launch {
   void take_signals() {
     for (int signal = signals_.next(); signal != 0; signal = signals_.next()) {
       if (signal == SIGCHLD) continue;
+      kill_all(signal);
+      if (signal == SIGUSR1) continue;  // they say what they do, and go on
       told_to_ = true;
       if (!pressing_) result_.interrupted_by = signal;
-      kill_all(signal);
       begin_pressing();
     }
   }

@@ -59,8 +59,8 @@ struct LaunchResult {
 
 /// Starts the ranks with torchrun's variables, the same under HETHUB_ names, and HETHUB_SECRET in
 /// their environment, passes on
-/// their output and the signals SIGINT and SIGTERM, and returns when all have ended. When one
-/// fails, the others are ended. Each rank is a process group of its own; none outlives the
+/// their output and the signals SIGINT, SIGTERM and SIGUSR1, and returns when all have ended. When
+/// one fails, the others are ended. Each rank is a process group of its own; none outlives the
 /// launcher, however it ends.
 ///
 /// A rank that ends with status 69 says that it lost another; the first failure is then the other.

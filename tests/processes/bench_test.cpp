@@ -54,6 +54,18 @@ TEST(BenchComm, show_prints_the_steps_and_runs_nothing) {
   EXPECT_TRUE(shown.says("rank 1: send chunk")) << shown.output;
 }
 
+TEST(BenchComm, dump_ends_with_the_flight_recorder_of_each_rank) {
+  const Workspace workspace("bench-dump");
+  const Outcome outcome =
+      workspace.hethub("bench comm --ranks 2 --sizes 1KiB --seconds 0.01 --dump");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  for (const char* part : {"flight recorder of rank 0", "flight recorder of rank 1",
+                           "direct_all_reduce f32 256 elements: done, 2048 of 2048 bytes",
+                           "messages under way: none"}) {
+    EXPECT_TRUE(outcome.says(part)) << part << outcome.output;
+  }
+}
+
 TEST(BenchComm, what_is_not_known_is_refused_by_name) {
   const Workspace workspace("bench-refused");
   const Outcome op = workspace.hethub("bench comm --ops all_reduse");

@@ -118,6 +118,27 @@ TEST_F(Failures, a_peer_that_never_comes_is_named_within_the_deadline) {
   EXPECT_LT(outcome.seconds, 6);
 }
 
+TEST_F(Failures, the_flight_recorder_of_a_rank_whose_peer_is_killed_is_written) {
+  for (const std::string folder : {"", "f"}) {
+    int port = 0;
+    ::close(listen_somewhere(port));
+    const std::string train = text(HETHUB_PROGRAM,
+                                   " train --plan two.json --data text --held-out-fraction 0 "
+                                   "--steps 1000000 --log-json log",
+                                   folder, folder.empty() ? "" : " --flight-folder " + folder);
+    const Outcome outcome = run_command(text(
+        "cd ", space_.path("."), "; export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", port,
+        " HETHUB_SECRET=s; RANK=1 LOCAL_RANK=1 ", train, " >/dev/null 2>&1 & ",
+        "(until test -s log", folder, "; do sleep 0.05; done; kill -9 $!) & ",
+        "RANK=0 LOCAL_RANK=0 timeout 60 ", train));
+    EXPECT_EQ(outcome.status, 69) << outcome.output;
+    EXPECT_EQ(outcome.says("flight recorder of rank 0"), folder.empty()) << outcome.output;
+    const std::string said =
+        folder.empty() ? outcome.output : read_file(space_.path("f/flight-rank-0.txt"));
+    EXPECT_NE(said.find("messages under way when the job failed"), std::string::npos) << said;
+  }
+}
+
 TEST_F(Failures, variables_that_are_half_set_are_named) {
   const Outcome outcome = run_command(text("cd ", space_.path("."), " && RANK=0 ", HETHUB_PROGRAM,
                                            " train --plan two.json --data text --steps 2"));
