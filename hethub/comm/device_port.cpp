@@ -1,5 +1,6 @@
 #include "hethub/comm/device_port.h"
 
+#include <functional>
 #include <utility>
 
 #include "hethub/base/error.h"
@@ -192,7 +193,9 @@ void DevicePort::wait(int index, Deadline deadline) {
 void DevicePort::await(int index, Deadline deadline) {
   if (!progressing_.empty()) {
     bool done = false;
-    advance_until([&] { return done = done || ended(index); }, deadline);
+    const auto has_ended = [&] { return done = done || ended(index); };
+    // By reference: a std::function would take memory for three words.
+    advance_until(std::cref(has_ended), deadline);
     if (done) return;
   }
   std::unique_lock lock(mutex_);

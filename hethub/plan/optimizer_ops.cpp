@@ -20,6 +20,15 @@ std::vector<std::vector<Holding>> holdings_of(const std::vector<Segment>& segmen
   return held;
 }
 
+std::vector<int> buckets_of(const std::vector<Segment>& segments,
+                            const std::vector<Holding>& held) {
+  std::vector<int> buckets;
+  for (int index = static_cast<int>(held.size()) - 1; index >= 0; --index) {
+    if (segments[held[index].segment].is_shared()) buckets.push_back(index);
+  }
+  return buckets;
+}
+
 std::vector<TensorShard> owned_parts(const std::vector<Segment>& segments,
                                      const std::vector<Holding>& held) {
   std::vector<TensorShard> owned;
@@ -51,7 +60,7 @@ std::int64_t held_elements(const std::vector<Segment>& segments, const std::vect
 }
 
 OptimizerOps optimizer_ops(const std::vector<TensorShard>& owned, std::int64_t elements,
-                           bool mixes) {
+                           const std::vector<std::int64_t>& buckets) {
   OptimizerOps ops;
   for (const TensorShard& part : owned) {
     const std::string& name = part.tensor.name;
@@ -59,17 +68,19 @@ OptimizerOps optimizer_ops(const std::vector<TensorShard>& owned, std::int64_t e
     ops.updates.push_back(
         {"adamw " + name, DType::kF32, AdamW{.count = part.count, .decay = part.tensor.decays()}});
   }
-  if (mixes) ops.check = Op{"check gradients", DType::kF32, SumSquares{elements}};
+  for (const std::int64_t bucket : buckets) {
+    ops.checks.push_back({"check gradients", DType::kF32, SumSquares{bucket}});
+  }
   ops.zero = {"zero gradients", DType::kF32, Fill{.count = elements, .value = 0}};
   return ops;
 }
 
 OptimizerOps optimizer_ops(const std::vector<Segment>& segments, const std::vector<Holding>& held) {
-  bool mixes = false;
-  for (const Holding& holding : held) {
-    mixes = mixes || segments.at(static_cast<std::size_t>(holding.segment)).is_shared();
+  std::vector<std::int64_t> buckets;
+  for (const int bucket : buckets_of(segments, held)) {
+    buckets.push_back(segments[held[bucket].segment].elements);
   }
-  return optimizer_ops(owned_parts(segments, held), held_elements(segments, held), mixes);
+  return optimizer_ops(owned_parts(segments, held), held_elements(segments, held), buckets);
 }
 
 }  // namespace hethub

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "hethub/op/op.h"
@@ -18,6 +17,11 @@ struct Holding {
 /// What each of `world_size` ranks holds, in the segments' order.
 std::vector<std::vector<Holding>> holdings_of(const std::vector<Segment>& segments, int world_size);
 
+/// What a rank holds together with others, in the order in which it sums their gradients: backward
+/// passes make those of the last layers first. The same order for all, so no two ranks wait for
+/// each other. Positions in `held`.
+std::vector<int> buckets_of(const std::vector<Segment>& segments, const std::vector<Holding>& held);
+
 /// The parts of tensors that a rank owns of what it holds, in the segments' order: it sums their
 /// gradients' squares and updates them.
 std::vector<TensorShard> owned_parts(const std::vector<Segment>& segments,
@@ -29,10 +33,9 @@ std::int64_t held_elements(const std::vector<Segment>& segments, const std::vect
 
 /// A rank's ops outside its programs.
 struct OptimizerOps {
-  /// kCheckGradients: the sum of squares of all this rank's own gradients, so that a rank
-  /// whose gradients stopped being numbers is known before they are mixed with others'. None where
-  /// nothing is mixed.
-  std::optional<Op> check = {};
+  /// kCheckGradients: the sum of squares of this rank's own gradients in each bucket, so that a
+  /// rank whose gradients stopped being numbers is known before they are mixed with others'.
+  std::vector<Op> checks = {};
   std::vector<Op> norms = {};    ///< kNormGradients: the sum of squares of each owned range
   std::vector<Op> updates = {};  ///< kUpdate: AdamW on each owned range
   Op zero = {};                  ///< then the flat gradients begin the next step as zeros
@@ -46,9 +49,10 @@ struct OptimizerOps {
 };
 
 /// The one builder of these ops: what is priced and what runs. A rank holds `elements` of
-/// gradients and owns `owned` of them; `mixes`: they are summed with others'.
+/// gradients and owns `owned` of them; `buckets` are the elements of each bucket that is summed
+/// with others'.
 OptimizerOps optimizer_ops(const std::vector<TensorShard>& owned, std::int64_t elements,
-                           bool mixes);
+                           const std::vector<std::int64_t>& buckets);
 
 /// The same of a rank of a plan.
 OptimizerOps optimizer_ops(const std::vector<Segment>& segments, const std::vector<Holding>& held);

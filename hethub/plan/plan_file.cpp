@@ -145,7 +145,7 @@ Plan parse_plan(const Json& json, const std::string& name) {
   check_keys(
       json, name,
       {"format", "model", "sequence_length", "global_batch", "dtype", "schedule", "zero_stage",
-       "bucket_bytes", "pipelines", "predicted", "sequence_parallel", "context_parallel",
+       "bucket_bytes", "overlap", "pipelines", "predicted", "sequence_parallel", "context_parallel",
        "expert_parallel", "expert_rows_bound", "optimizer_ranges", "algorithms"});
   const std::string format = get<std::string>(json, name, "format");
   if (format != kFormat) refuse(name + ": format", format, kFormat);
@@ -157,6 +157,7 @@ Plan parse_plan(const Json& json, const std::string& name) {
   plan.schedule = get_or<std::string>(json, name, "schedule", plan.schedule);
   plan.zero_stage = get_or<int>(json, name, "zero_stage", plan.zero_stage);
   plan.bucket_bytes = get_or<std::int64_t>(json, name, "bucket_bytes", plan.bucket_bytes);
+  plan.overlap = get_or<bool>(json, name, "overlap", plan.overlap);
   if (json.contains("predicted")) {
     check_keys(json.at("predicted"), name + ": predicted", {"step_seconds"});
     plan.predicted_step_seconds =
@@ -199,6 +200,7 @@ Json to_json(const Plan& plan) {
                {"schedule", plan.schedule},
                {"zero_stage", plan.zero_stage},
                {"bucket_bytes", plan.bucket_bytes},
+               {"overlap", plan.overlap},
                {"pipelines", std::move(pipelines)}};
   if (plan.predicted_step_seconds > 0) {
     json["predicted"] = {{"step_seconds", plan.predicted_step_seconds}};

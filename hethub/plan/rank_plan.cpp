@@ -33,14 +33,19 @@ class RankPlanner {
     ops_ = optimizer_ops(segments, held_);
   }
 
-  void run(const std::vector<ProgramUse>& uses, const RankPlanOptions& options) {
+  // `times` is null where sums begin only when all micro-batches are done.
+  void run(const std::vector<ProgramUse>& uses, BucketTimes* times,
+           const RankPlanOptions& options) {
+    make_buckets(times);
+    // What is used while micro-batches are alive does not lie over theirs.
+    const bool between = times == nullptr;
     const std::vector<MemoryBlock> blocks = {{"first moment", state_bytes(), false},
                                              {"second moment", state_bytes(), false},
                                              {"optimizer scalars", kAdamWScalars * 4, false},
                                              {"sums of squares", std::ssize(owned_) * 4, true},
-                                             {"check sum", 4, true},
-                                             {"norm workspace", norm_workspace(), true},
-                                             {"collective scratch", scratch_bytes(), true}};
+                                             {"check sums", std::ssize(ops_.checks) * 4, between},
+                                             {"norm workspace", norm_workspace(), between},
+                                             {"collective scratch", scratch_bytes(), between}};
     std::vector<const Program*> programs;
     for (const Program& program : rank_.programs) {
       programs.push_back(&program);
@@ -55,7 +60,7 @@ class RankPlanner {
     rank_.second_moment = block(1);
     rank_.scalars = block(2);
     rank_.square_sums = block(3);
-    rank_.check_sum = block(4);
+    rank_.check_sums = block(4);
     rank_.scratch = block(6);
     require_all_held();
     place_segments();
@@ -64,6 +69,17 @@ class RankPlanner {
   }
 
  private:
+  void make_buckets(BucketTimes* times) {
+    for (const int held : buckets_of(segments_, held_)) {
+      std::vector<std::string> names;
+      for (const TensorShard& part : segments_[held_[held].segment].parts) {
+        names.push_back(part.tensor.name);
+      }
+      rank_.buckets.push_back(
+          {.held = held, .ready = times == nullptr ? BucketReady{} : times->after(names)});
+    }
+  }
+
   // What a piece takes of each block of moments: the next one begins at an aligned offset.
   static std::int64_t moment_bytes(const TensorShard& part) { return aligned(part.count * 4); }
 
@@ -80,7 +96,9 @@ class RankPlanner {
     for (const Op& op : ops_.norms) {
       most = std::max(most, facts_of(op).workspace_bytes);
     }
-    if (ops_.check) most = std::max(most, facts_of(*ops_.check).workspace_bytes);
+    for (const Op& op : ops_.checks) {
+      most = std::max(most, facts_of(op).workspace_bytes);
+    }
     return most;
   }
 
@@ -153,28 +171,40 @@ class RankPlanner {
 
   void place_owned() {
     std::int64_t state = 0;
-    for (const TensorShard& part : owned_) {
-      const std::int64_t bytes = part.count * 4;
-      rank_.owned.push_back({.slice = part,
-                             .parameters = parameter_range(part),
-                             .gradients = gradient_range(part),
-                             .first_moment = {rank_.first_moment.offset + state, bytes},
-                             .second_moment = {rank_.second_moment.offset + state, bytes}});
-      state += moment_bytes(part);
+    for (const Holding& held : held_) {
+      const Segment& segment = segments_[held.segment];
+      for (const TensorShard& part : owned_parts(segment, held.holder)) {
+        const std::int64_t bytes = part.count * 4;
+        rank_.owned.push_back({.slice = part,
+                               .parameters = parameter_range(part),
+                               .gradients = gradient_range(part),
+                               .first_moment = {rank_.first_moment.offset + state, bytes},
+                               .second_moment = {rank_.second_moment.offset + state, bytes},
+                               .mixed = segment.is_shared()});
+        state += moment_bytes(part);
+      }
     }
+  }
+
+  // One f32 of several.
+  static ArenaRange number_of(const ArenaRange& numbers, std::size_t index) {
+    return {numbers.offset + static_cast<std::int64_t>(index) * 4, 4};
   }
 
   void write_ops(const ArenaRange& workspace) {
     const auto workspace_of = [&](const Op& op) {
       return ArenaRange{workspace.offset, facts_of(op).workspace_bytes};
     };
-    if (ops_.check) {
-      const Op& check = *ops_.check;
-      rank_.check_ops = {{check, {rank_.gradients}, {rank_.check_sum}, workspace_of(check)}};
+    for (std::size_t index = 0; index < rank_.buckets.size(); ++index) {
+      const Op& check = ops_.checks[index];
+      rank_.check_ops.push_back({check,
+                                 {rank_.segments[rank_.buckets[index].held].gradients},
+                                 {number_of(rank_.check_sums, index)},
+                                 workspace_of(check)});
     }
     for (std::size_t index = 0; index < rank_.owned.size(); ++index) {
       const OwnedPiece& piece = rank_.owned[index];
-      const ArenaRange sum = {rank_.square_sums.offset + static_cast<std::int64_t>(index) * 4, 4};
+      const ArenaRange sum = number_of(rank_.square_sums, index);
       const Op& norm = ops_.norms[index];
       rank_.norm_ops.push_back({norm, {piece.gradients}, {sum}, workspace_of(norm)});
       const ArenaRange& p = piece.parameters;
@@ -232,7 +262,9 @@ RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
         program_at(plan, model, at, slice, parallel, schedule.splits_backward()));
     made.shards.push_back(shards_of(model, slice, parallel));
   }
-  RankPlanner(segments, plan.world_size(), made).run(uses_of(schedule, at.stage), options);
+  BucketTimes times(schedule, at.stage, made.positions, made.programs);
+  RankPlanner(segments, plan.world_size(), made)
+      .run(uses_of(schedule, at.stage), plan.overlap ? &times : nullptr, options);
   return made;
 }
 

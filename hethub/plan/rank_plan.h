@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "hethub/plan/gradient_buckets.h"
 #include "hethub/plan/optimizer_ops.h"
 #include "hethub/plan/plan.h"
 #include "hethub/plan/schedule.h"
@@ -42,6 +43,7 @@ struct OwnedPiece {
   ArenaRange gradients = {};
   ArenaRange first_moment = {};
   ArenaRange second_moment = {};
+  bool mixed = false;  ///< its gradients are summed over several ranks
 };
 
 /// Everything one rank does in a step, as data: built once, run by `train`, priced by `predict`,
@@ -61,6 +63,7 @@ struct RankPlan {
   std::vector<std::vector<int>> groups = {};
   MemoryPlan memory = {};
   std::vector<HeldSegment> segments = {};
+  std::vector<GradientBucket> buckets = {};  ///< in the order in which they are summed
   std::vector<OwnedPiece> owned = {};
 
   ArenaRange parameters = {};     ///< all of them, flat
@@ -69,11 +72,11 @@ struct RankPlan {
   ArenaRange second_moment = {};  ///< AdamW's v
   ArenaRange scalars = {};        ///< what the host writes for AdamW, see AdamWScalar
   ArenaRange square_sums = {};    ///< f32 per owned piece, made by norm_ops
-  ArenaRange check_sum = {};      ///< one f32, made by check_ops
+  ArenaRange check_sums = {};     ///< f32 per bucket, made by check_ops
   ArenaRange scratch = {};        ///< of collectives
 
   // The ops of optimizer_ops, on their ranges.
-  std::vector<StepOp> check_ops = {};   ///< kCheckGradients; empty where nothing is mixed
+  std::vector<StepOp> check_ops = {};   ///< one for each bucket, before its sum begins
   std::vector<StepOp> norm_ops = {};    ///< kNormGradients, one for each owned piece
   std::vector<StepOp> update_ops = {};  ///< kUpdate, one for each owned piece
   std::vector<StepOp> zero_ops = {};    ///< kUpdate, at its end or, in a skipped step, alone

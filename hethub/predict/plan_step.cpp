@@ -1,11 +1,9 @@
 #include "hethub/predict/plan_step.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 
-#include "hethub/base/error.h"
 #include "hethub/collective/choice.h"
 #include "hethub/plan/boundary.h"
 #include "hethub/plan/rank_plan.h"
@@ -126,13 +124,9 @@ class StepWriter {
   // What crosses the boundary after `position`, either way.
   double bytes_after(int position) const { return numbers_.stages[pipeline_][position].sent_bytes; }
 
-  double seconds_of(const Action& action) const {
+  double phase_seconds(const Action& action, Phase phase) const {
     const auto& phases = numbers_.stages[pipeline_][action.position].phase_seconds;
-    double seconds = 0;
-    for (const Phase phase : phases_of(action.kind)) {
-      seconds += phases[static_cast<std::size_t>(phase)];
-    }
-    return seconds;
+    return phases[static_cast<std::size_t>(phase)];
   }
 
   int label_number(const Action& action) {
@@ -150,7 +144,7 @@ class StepWriter {
 
   void write_action(const Action& action) {
     if (action.is_compute()) {
-      builder_.work(device(), seconds_of(action), label_number(action));
+      write_compute(action);
     } else if (action.is_send()) {
       write_send(action);
     } else if (action.is_recv()) {
@@ -158,6 +152,33 @@ class StepWriter {
     } else {
       write_step_action(action);
     }
+  }
+
+  // Some buckets begin meanwhile, each after its check.
+  void write_compute(const Action& action) {
+    const int label = label_number(action);
+    double done = 0;  // seconds of the phases that have been written
+    double start = 0;
+    for (const Phase phase : phases_of(action.kind)) {
+      while (begun_.size() < buckets().size()) {
+        const BucketNumbers& bucket = buckets()[begun_.size()];
+        const bool is_now = bucket.position == action.position &&
+                            bucket.micro_batch == action.micro_batch && bucket.phase == phase;
+        if (!is_now) break;
+        builder_.work(device(), done + bucket.after_seconds - start + bucket.check_seconds, label);
+        begun_.push_back(builder_.add_message());
+        builder_.signal(device(), begun_.back(), label);
+        start = done + bucket.after_seconds;
+      }
+      done += phase_seconds(action, phase);
+    }
+    builder_.work(device(), done - start, label);
+  }
+
+  const std::vector<BucketNumbers>& buckets() const {
+    static const std::vector<BucketNumbers> kNone = {};
+    const bool known = part_ == StepPart::kWhole && !numbers_.buckets.empty();
+    return known ? numbers_.buckets[rank_] : kNone;
   }
 
   void write_send(const Action& action) {
@@ -182,24 +203,60 @@ class StepWriter {
   }
 
   void write_step_action(const Action& action) {
+    const int label = label_number(action);
     if (action.kind == ActionKind::kCheckGradients) {
-      builder_.work(device(), numbers_.check_seconds[rank_], label_number(action));
+      // Those that have begun are checked.
+      if (begun_.empty()) builder_.work(device(), numbers_.check_seconds[rank_], label);
     } else if (action.kind == ActionKind::kNormGradients) {
-      builder_.work(device(), numbers_.norm_seconds[rank_], label_number(action));
+      builder_.work(device(), numbers_.norm_seconds[rank_], label);
     } else if (action.kind == ActionKind::kUpdate) {
-      builder_.work(device(), numbers_.update_seconds[rank_], label_number(action));
-    } else if (!stepwise_) {
-      write_meetings(action);
+      builder_.work(device(), numbers_.update_seconds[rank_], label);
     } else if (action.kind == ActionKind::kSyncGradients) {
-      write_collectives(gradients_, label_number(action));
-    } else if (action.kind == ActionKind::kSyncNorm) {
-      if (norm_.size() == 1) builder_.take_part(norm_[0], rank_, label_number(action));
-    } else {
-      write_collectives(parameters_, label_number(action));
+      write_sums(label);
+    } else if (action.kind == ActionKind::kSyncParameters) {
+      for (const BucketSum& bucket : sums_[rank_]) {
+        write_sum(bucket, bucket.parameters, label);
+      }
+    } else if (!stepwise_) {
+      builder_.meet(device(), summary_, label);
+    } else if (norm_.size() == 1) {
+      builder_.take_part(norm_[0], rank_, label);
     }
   }
 
+  // Buckets that have begun are summed beside what the rank does, one after another; it waits for
+  // the last of them and then sums the others.
+  void write_sums(int label) {
+    const auto begun = static_cast<int>(begun_.size());
+    if (begun > 0) builder_.use_lane(SimLane::kBeside);
+    for (int bucket = 0; bucket < begun; ++bucket) {
+      builder_.await(device(), begun_[bucket]);
+      const BucketSum& sum = sums_[rank_].at(bucket);
+      write_sum(sum, sum.gradients, bucket_label_number(bucket));
+    }
+    if (begun > 0) {
+      const int done = builder_.add_message();
+      builder_.signal(device(), done);
+      builder_.use_lane(SimLane::kMain);
+      builder_.await(device(), done, label);
+    }
+    for (int bucket = begun; bucket < std::ssize(sums_[rank_]); ++bucket) {
+      write_sum(sums_[rank_][bucket], sums_[rank_][bucket].gradients, label);
+    }
+    begun_.clear();
+  }
+
+  int bucket_label_number(int bucket) {
+    if (labels_ == Labels::kNone) return -1;
+    const ActionLabel label = bucket_label(bucket);
+    return builder_.add_label({.action = {.kind = ActionKind::kSyncGradients},
+                               .lane = std::string(label.lane),
+                               .name = label.name,
+                               .category = std::string(label.category)});
+  }
+
   void begin_collectives() {
+    sums_.resize(devices_.size());
     if (part_ == StepPart::kPipelines) return;
     for (const Segment& segment : segments_) {
       if (!segment.is_shared()) continue;
@@ -207,13 +264,16 @@ class StepWriter {
       for (const int rank : segment.ranks) {
         group.push_back(devices_[rank]);
       }
-      gradients_.push_back(
-          {segment.ranks, builder_.begin_collective(group, gradient_algorithm(segment),
-                                                    segment.owned, DType::kF32)});
-      parameters_.push_back(
-          {segment.ranks, builder_.begin_collective(group, parameter_algorithm(segment),
-                                                    segment.owned, DType::kF32)});
+      for (const auto& algorithm : {gradient_algorithm(segment), parameter_algorithm(segment)}) {
+        collectives_.push_back(
+            builder_.begin_collective(group, algorithm, segment.owned, DType::kF32));
+      }
+      const auto last = static_cast<int>(collectives_.size()) - 1;
+      for (int position = 0; position < std::ssize(group); ++position) {
+        sums_[segment.ranks[position]].push_back({last - 1, last, position});
+      }
     }
+    in_order_of_buckets();
     const int ranks = static_cast<int>(devices_.size());
     if (ranks < 2) return;
     const std::int64_t given = summary_numbers(ranks);
@@ -237,7 +297,7 @@ class StepWriter {
         }
       }
     }
-    met_.resize(devices_.size());
+    sums_.resize(devices_.size());
     if (part_ != StepPart::kPipelines) begin_meetings(like);
   }
 
@@ -255,43 +315,31 @@ class StepWriter {
       const int parameters =
           builder_.add_meeting({ranks, sums.parameter_seconds(segment, devices_)});
       for (const int rank : come) {
-        met_[rank].gradients.push_back(gradients);
-        met_[rank].parameters.push_back(parameters);
+        sums_[rank].push_back({gradients, parameters});
       }
     }
+    in_order_of_buckets();
     summary_ = builder_.add_meeting({static_cast<int>(all.size()), sums.summary_seconds(devices_)});
   }
 
-  void write_meetings(const Action& action) {
-    const int label = label_number(action);
-    if (action.kind == ActionKind::kSyncNorm) {
-      builder_.meet(device(), summary_, label);
-      return;
-    }
-    const RankMeetings& mine = met_[rank_];
-    const bool gradients = action.kind == ActionKind::kSyncGradients;
-    for (const int meeting : gradients ? mine.gradients : mine.parameters) {
-      builder_.meet(device(), meeting, label);
+  // As the rank plan has its buckets: the last segments first.
+  void in_order_of_buckets() {
+    for (std::vector<BucketSum>& of_rank : sums_) {
+      std::reverse(of_rank.begin(), of_rank.end());
     }
   }
 
-  struct RankMeetings {
-    std::vector<int> gradients = {};
-    std::vector<int> parameters = {};
+  // A rank's part in the sum of a bucket's gradients and in sharing its parameters: numbers of
+  // collectives or, of many ranks, of meetings.
+  struct BucketSum {
+    int gradients = -1;
+    int parameters = -1;
+    int position = 0;  // in the collectives' groups
   };
 
-  struct SegmentCollective {
-    std::vector<int> ranks = {};
-    SimCollective collective = {};
-  };
-
-  void write_collectives(std::vector<SegmentCollective>& all, int label) {
-    for (SegmentCollective& one : all) {
-      for (std::size_t position = 0; position < one.ranks.size(); ++position) {
-        if (one.ranks[position] != rank_) continue;
-        builder_.take_part(one.collective, static_cast<int>(position), label);
-      }
-    }
+  void write_sum(const BucketSum& bucket, int number, int label) {
+    if (!stepwise_) return builder_.meet(device(), number, label);
+    builder_.take_part(collectives_[number], bucket.position, label);
   }
 
   StepBuilder& builder_;
@@ -303,11 +351,11 @@ class StepWriter {
   StepPart part_;
   bool stepwise_;
   std::vector<int> kind_labels_ = std::vector<int>(kActionKinds, -1);
-  std::vector<SegmentCollective> gradients_ = {};
-  std::vector<SegmentCollective> parameters_ = {};
+  std::vector<SimCollective> collectives_ = {};
+  std::vector<std::vector<BucketSum>> sums_ = {};  // by rank
+  std::vector<int> begun_ = {};  // of rank_: the message that each of its buckets begins with
   std::vector<SimCollective> norm_ = {};  // of all ranks; none if there is one rank
   std::vector<int> alike_ = {};           // by pipeline, where there are many ranks
-  std::vector<RankMeetings> met_ = {};    // likewise, by rank
   int summary_ = -1;                      // likewise: the meeting of all
   Schedule schedule_ = {};                // of the pipeline that is being written
   int pipeline_ = 0;
@@ -317,33 +365,6 @@ class StepWriter {
 };
 
 }  // namespace
-
-std::vector<int> cluster_ranks_of(const Plan& plan, const std::vector<RankPlace>& cluster) {
-  const std::vector<std::string> kinds = plan.kind_of_rank();
-  bool same = kinds.size() <= cluster.size();
-  for (std::size_t rank = 0; same && rank < kinds.size(); ++rank) {
-    same = kinds[rank] == cluster[rank].kind;
-  }
-  std::map<std::string, std::vector<int>> of_kind;
-  for (std::size_t rank = 0; rank < cluster.size(); ++rank) {
-    of_kind[cluster[rank].kind].push_back(static_cast<int>(rank));
-  }
-  std::map<std::string, std::size_t> next;
-  std::vector<int> devices;
-  for (std::size_t rank = 0; rank < kinds.size(); ++rank) {
-    const std::vector<int>& have = of_kind[kinds[rank]];
-    const std::size_t nth = next[kinds[rank]]++;
-    if (nth >= have.size()) {
-      throw Error(ErrorCode::kInvalidPlan,
-                  {.what = text("plan: rank ", rank, ": kind ", kinds[rank]),
-                   .found = text("the plan's device ", nth + 1, " of that kind"),
-                   .expected = text("at most ", have.size(), ", as many as the cluster has"),
-                   .fix = "plan for this cluster, or add the devices to its file"});
-    }
-    devices.push_back(same ? static_cast<int>(rank) : have[nth]);
-  }
-  return devices;
-}
 
 void write_step(StepBuilder& builder, const Plan& plan, const std::vector<Segment>& segments,
                 const StepNumbers& numbers, const std::vector<int>& devices, Labels labels,

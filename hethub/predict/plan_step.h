@@ -16,10 +16,22 @@ struct StageNumbers {
   double sent_bytes = 0;  ///< the activation that goes on to the next stage
 };
 
+/// When a rank begins to sum one of its buckets: so long after the beginning of a phase.
+struct BucketNumbers {
+  int position = -1;  ///< -1: only once all micro-batches are done
+  int micro_batch = 0;
+  Phase phase = Phase::kBackward;
+  double after_seconds = 0;
+  double check_seconds = 0;
+};
+
 /// What a plan's step consists of, in numbers: all that its simulation needs beside the schedule.
 struct StepNumbers {
   std::vector<std::vector<StageNumbers>> stages = {};  ///< by pipeline and position
-  std::vector<double> check_seconds = {};   ///< by rank of the plan: kCheckGradients' ops
+  std::vector<double> check_seconds = {};  ///< by rank of the plan: kCheckGradients' ops
+  /// By rank of the plan, in the order of its buckets; empty: all begin when micro-batches are
+  /// done.
+  std::vector<std::vector<BucketNumbers>> buckets = {};
   std::vector<double> norm_seconds = {};    ///< by rank of the plan: kNormGradients' ops
   std::vector<double> update_seconds = {};  ///< by rank of the plan: kUpdate's ops
 };

@@ -27,6 +27,7 @@ struct RankNumbers {
   ProgramCost check = {};
   ProgramCost norm = {};
   ProgramCost update = {};
+  std::vector<BucketNumbers> buckets = {};
 };
 
 // Simulates the group ops of one rank's programs, each kind of them once, as if all members began
@@ -62,6 +63,25 @@ std::vector<int> group_devices(const RankPlan& rank, const std::vector<int>& dev
   return group;
 }
 
+// When each bucket begins, and its check: the phase's instructions up to then.
+std::vector<BucketNumbers> bucket_numbers(const RankPlan& rank, const CostModel& costs,
+                                          const GroupPrice& group_seconds) {
+  std::vector<BucketNumbers> all;
+  for (std::size_t index = 0; index < rank.buckets.size(); ++index) {
+    const BucketReady& ready = rank.buckets[index].ready;
+    BucketNumbers& one = all.emplace_back();
+    if (ready.program < 0) continue;
+    const auto& list = rank.programs[ready.program].phase(ready.phase);
+    const std::vector<Instruction> before(list.begin(), list.begin() + ready.instruction + 1);
+    one = {.position = rank.positions[ready.program],
+           .micro_batch = ready.micro_batch,
+           .phase = ready.phase,
+           .after_seconds = price(costs, rank.kind, before, group_seconds).seconds,
+           .check_seconds = costs.op_cost(rank.kind, rank.check_ops[index].op).seconds};
+  }
+  return all;
+}
+
 RankNumbers rank_numbers(const RankPlan& rank, const CostModel& costs,
                          const std::vector<int>& devices) {
   GroupPricer group(costs, group_devices(rank, devices));
@@ -70,6 +90,7 @@ RankNumbers rank_numbers(const RankPlan& rank, const CostModel& costs,
                       .norm = price_ops(costs, rank.kind, rank.norm_ops),
                       .update = price_ops(costs, rank.kind, rank.update_ops)};
   numbers.update.add(price_ops(costs, rank.kind, rank.zero_ops));
+  numbers.buckets = bucket_numbers(rank, costs, group_seconds);
   for (const Program& program : rank.programs) {
     StageNumbers& stage = numbers.stages.emplace_back();
     for (int which = 0; which < kPhases; ++which) {
@@ -97,8 +118,13 @@ bool is_bubble(const SimTask& task, const SimLabel& label) {
   return task.kind == SimTaskKind::kRecv && label.action.is_recv();
 }
 
+// The device that does another's tasks for it: it itself, or one that is alike.
+int doer_of(const SimStep& step, int device) {
+  return step.like.empty() ? device : step.like[device];
+}
+
 const std::vector<SimTask>& tasks_of(const SimStep& step, int device) {
-  return step.tasks[step.like.empty() ? device : step.like[device]];
+  return step.tasks[doer_of(step, device)];
 }
 
 void account(const StepBuilder& builder, const SimTimes& times, int device, RankPrediction& rank) {
@@ -113,13 +139,15 @@ void account(const StepBuilder& builder, const SimTimes& times, int device, Rank
       0.0, times.step_seconds - rank.compute_seconds - rank.update_seconds - rank.transfer_seconds);
 }
 
-// Tasks with one label are one bar, from the first's begin to the last's end.
-void draw(const StepBuilder& builder, const SimTimes& times, int device, int rank,
-          Timeline& timeline) {
-  const std::vector<SimTask>& tasks = tasks_of(builder.step(), device);
+// Tasks with one label are one bar, from the first's begin to the last's end; those without a label
+// are not drawn.
+void draw_row(const StepBuilder& builder, const SimTimes& times, int row, int rank,
+              Timeline& timeline) {
+  const std::vector<SimTask>& tasks = builder.step().tasks[row];
   int last_label = -1;
   for (std::size_t index = 0; index < tasks.size(); ++index) {
-    const SimSpan& when = times.tasks[device][index];
+    if (tasks[index].label < 0) continue;
+    const SimSpan& when = times.tasks[row][index];
     if (tasks[index].label == last_label) {
       timeline.spans.back().end_s = when.end_s;
       continue;
@@ -133,6 +161,14 @@ void draw(const StepBuilder& builder, const SimTimes& times, int device, int ran
                               .begin_s = when.begin_s,
                               .end_s = when.end_s});
   }
+}
+
+void draw(const StepBuilder& builder, const SimTimes& times, int device, int rank,
+          Timeline& timeline) {
+  const int doer = doer_of(builder.step(), device);
+  draw_row(builder, times, doer, rank, timeline);
+  const int beside = builder.row_beside(doer);
+  if (beside < std::ssize(builder.step().tasks)) draw_row(builder, times, beside, rank, timeline);
 }
 
 }  // namespace
@@ -194,6 +230,7 @@ StepNumbers numbers_of(const Plan& plan, const RankPlans& ranks, const CostModel
     total.add(one.norm);
     total.add(one.update);
     numbers.check_seconds.push_back(one.check.seconds);
+    numbers.buckets.push_back(one.buckets);
     numbers.norm_seconds.push_back(one.norm.seconds);
     numbers.update_seconds.push_back(one.update.seconds);
   }

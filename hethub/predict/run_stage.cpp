@@ -81,9 +81,13 @@ PhaseSeconds RunStage::phase_seconds(const ModelOps& ops, Phase phase) const {
 double RunStage::optimizer_seconds(std::int64_t held, int owners) const {
   const std::int64_t owned = held / owners;
   const ModelTensor all{.name = "parameters", .shape = {1, owned}};
-  const OptimizerOps ops =
-      optimizer_ops({{.tensor = all, .count = owned}}, held, run_.replicas() > 1);
-  double sum = ops.check ? analytic(*ops.check) : 0;
+  std::vector<std::int64_t> buckets;
+  if (run_.replicas() > 1) buckets.push_back(held);
+  const OptimizerOps ops = optimizer_ops({{.tensor = all, .count = owned}}, held, buckets);
+  double sum = 0;
+  for (const Op& op : ops.checks) {
+    sum += analytic(op);
+  }
   for (const Op& op : ops.norms) {
     sum += analytic(op);
   }

@@ -55,8 +55,28 @@ double StepBuilder::addition_seconds(int rank, const Op& addition) {
   return place->second;
 }
 
+void StepBuilder::use_lane(SimLane lane) {
+  lane_ = lane;
+  if (lane == SimLane::kBeside) step_.tasks.resize(2 * costs_.ranks().size());
+}
+
+std::vector<SimTask>& StepBuilder::tasks_of(int rank) {
+  return step_.tasks.at(lane_ == SimLane::kMain ? rank : row_beside(rank));
+}
+
+void StepBuilder::signal(int rank, int message, int label) {
+  tasks_of(rank).push_back({.kind = SimTaskKind::kSend,
+                            .message = message,
+                            .channel = step_.channels++,
+                            .label = label});
+}
+
+void StepBuilder::await(int rank, int message, int label) {
+  tasks_of(rank).push_back({.kind = SimTaskKind::kRecv, .message = message, .label = label});
+}
+
 void StepBuilder::work(int rank, double seconds, int label) {
-  step_.tasks.at(rank).push_back({.seconds = seconds, .label = label});
+  tasks_of(rank).push_back({.seconds = seconds, .label = label});
 }
 
 void StepBuilder::post(int rank, int peer, double bytes, Envelope envelope) {
@@ -64,17 +84,17 @@ void StepBuilder::post(int rank, int peer, double bytes, Envelope envelope) {
   if (envelope.place == DataPlace::kDevice && cost.download_seconds > 0) {
     work(rank, cost.download_seconds, envelope.label);
   }
-  const auto [channel, is_new] = channels_.try_emplace({rank, peer}, step_.channels);
+  const auto [channel, is_new] = channels_.try_emplace({rank, peer, lane_}, step_.channels);
   if (is_new) ++step_.channels;
-  step_.tasks.at(rank).push_back({.kind = SimTaskKind::kSend,
-                                  .seconds = cost.wire_seconds,
-                                  .message = envelope.message,
-                                  .channel = channel->second,
-                                  .label = envelope.label});
+  tasks_of(rank).push_back({.kind = SimTaskKind::kSend,
+                            .seconds = cost.wire_seconds,
+                            .message = envelope.message,
+                            .channel = channel->second,
+                            .label = envelope.label});
 }
 
 void StepBuilder::accept(int rank, int peer, double bytes, Envelope envelope) {
-  step_.tasks.at(rank).push_back(
+  tasks_of(rank).push_back(
       {.kind = SimTaskKind::kRecv, .message = envelope.message, .label = envelope.label});
   const TransferCost cost = cost_of(rates(peer, rank), bytes);
   if (envelope.place == DataPlace::kDevice && cost.upload_seconds > 0) {
@@ -88,7 +108,7 @@ int StepBuilder::add_meeting(SimMeeting meeting) {
 }
 
 void StepBuilder::meet(int rank, int meeting, int label) {
-  step_.tasks.at(rank).push_back({.kind = SimTaskKind::kMeet, .message = meeting, .label = label});
+  tasks_of(rank).push_back({.kind = SimTaskKind::kMeet, .message = meeting, .label = label});
 }
 
 void StepBuilder::let_stand_for(int other, int rank) {
@@ -182,7 +202,7 @@ void StepBuilder::finish_message(const SimCollective& collective, int position, 
   if (step.kind == StepKind::kRecv) {
     accept(rank, collective.group[step.peer], bytes_of(collective, step.to), envelope);
   } else {
-    step_.tasks.at(rank).push_back(
+    tasks_of(rank).push_back(
         {.kind = SimTaskKind::kRecv, .message = envelope.message, .label = envelope.label});
   }
 }

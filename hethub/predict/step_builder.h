@@ -25,6 +25,10 @@ struct SimLabel {
 /// is so little (losses and norms) that adding it up costs nothing worth naming.
 enum class DataPlace : std::uint8_t { kDevice, kHost };
 
+/// Which of a rank's two lists tasks go to: what it does itself, or what goes on beside that. A
+/// simulation lets both take their time at once.
+enum class SimLane : std::uint8_t { kMain, kBeside };
+
 /// One call of a collective: who takes part, and the messages between them. Those from one member
 /// to another are numbered in a row, in the order they are sent.
 struct SimCollective {
@@ -84,6 +88,15 @@ class StepBuilder {
   /// costs what addition_of it costs on that rank's kind.
   void take_part(SimCollective& collective, int position, int label = -1);
 
+  /// Tasks that are written from now on go to this lane.
+  void use_lane(SimLane lane);
+
+  /// `rank` tells its other lane something: it has at once what `message` says.
+  void signal(int rank, int message, int label = -1);
+
+  /// `rank` waits for what its other lane tells.
+  void await(int rank, int message, int label = -1);
+
   /// A collective as one event, to which that many ranks come. Returns its number.
   int add_meeting(SimMeeting meeting);
 
@@ -103,6 +116,9 @@ class StepBuilder {
   /// A number for a rank's kind, alike for alike kinds.
   int kind_of(int rank) const { return kind_of_rank_.at(rank); }
 
+  /// Where in step().tasks the tasks of a rank's second lane are; there may be none.
+  int row_beside(int rank) const { return static_cast<int>(costs_.ranks().size()) + rank; }
+
   const SimStep& step() const { return step_; }
   const std::vector<SimLabel>& labels() const { return labels_; }
 
@@ -112,6 +128,7 @@ class StepBuilder {
     int label = -1;
     DataPlace place = DataPlace::kDevice;
   };
+  std::vector<SimTask>& tasks_of(int rank);
   void post(int rank, int peer, double bytes, Envelope envelope);
   void accept(int rank, int peer, double bytes, Envelope envelope);
   const TransferRates& rates(int from, int to);
@@ -125,7 +142,8 @@ class StepBuilder {
   std::vector<SimLabel> labels_;
   std::vector<int> kind_of_rank_ = {};  // numbers, in the order of their first ranks
   std::map<std::tuple<int, int, bool>, TransferRates> rates_;  // by kinds, and whether in one node
-  std::map<std::pair<int, int>, int> channels_;
+  std::map<std::tuple<int, int, SimLane>, int> channels_;
+  SimLane lane_ = SimLane::kMain;
   // By kind, dtype, count, terms and stride.
   std::map<std::tuple<std::string, DType, std::int64_t, std::int64_t, std::int64_t>, double>
       additions_;

@@ -109,7 +109,7 @@ void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& se
       }
       return all;
     };
-    numbers.check_seconds.push_back(ops.check ? seconds(kinds[rank], *ops.check) : 0);
+    numbers.check_seconds.push_back(sum(ops.checks));
     numbers.norm_seconds.push_back(sum(ops.norms));
     numbers.update_seconds.push_back(sum(ops.update()));
   }

@@ -35,7 +35,6 @@ RankWorker::RankWorker(const RankWorkerOptions& options)
   forward_only_ = forward_only(*options_.schedule);
   make_groups();
   messages_.use(*world_);
-  make_segments();
 }
 
 RankWorker::~RankWorker() { device_.set_group_runner(nullptr); }
@@ -54,7 +53,6 @@ void RankWorker::make_inputs() {
   }
 }
 
-// Groups are numbered in the order in which the segments name them, which all ranks agree on.
 void RankWorker::make_groups() {
   std::vector<int> all(static_cast<std::size_t>(options_.plan->world_size()));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -62,35 +60,27 @@ void RankWorker::make_groups() {
   }
   world_ = std::make_unique<Communicator>(CommunicatorOptions{port_.get(), all, 0});
   summary_.resize(static_cast<std::size_t>(summary_numbers(std::ssize(all))));
-  std::map<std::vector<int>, int> numbers;
-  for (const Segment& segment : *options_.segments) {
-    if (!segment.is_shared()) continue;
-    const auto number = numbers.try_emplace(segment.ranks, static_cast<int>(numbers.size()) + 1);
-    const auto& ranks = segment.ranks;
-    const bool mine = std::find(ranks.begin(), ranks.end(), rank_.rank) != ranks.end();
-    if (!mine || groups_.contains(ranks)) continue;
-    groups_[ranks] = std::make_unique<Communicator>(
-        CommunicatorOptions{port_.get(), ranks, number.first->second});
-  }
+  gradient_sums_ = std::make_unique<GradientSums>(sums_options());
   if (rank_.groups.empty()) return;
   // A rank is in one tensor-parallel group: that of its first member's number.
-  const int id = static_cast<int>(numbers.size()) + 1 + rank_.groups[0].front();
+  const int id = gradient_sums_->groups() + 1 + rank_.groups[0].front();
   group_ops_ = std::make_unique<GroupCollectives>(rank_, *port_, id, options_.timeout);
   device_.set_group_runner(group_ops_.get());
 }
 
-void RankWorker::make_segments() {
-  for (const HeldSegment& held : rank_.segments) {
-    const Segment& segment = (*options_.segments)[held.segment];
-    if (!segment.is_shared()) continue;
-    Communicator& group = *groups_.at(segment.ranks);
-    segments_.push_back(
-        {.group = &group,
-         .gradients = group.prepare(gradient_algorithm(segment), segment.owned, DType::kF32),
-         .parameters = group.prepare(parameter_algorithm(segment), segment.owned, DType::kF32),
-         .gradient_view = device_.view(held.gradients),
-         .parameter_view = device_.view(held.parameters)});
-  }
+GradientSumsOptions RankWorker::sums_options() {
+  return {.rank = &rank_,
+          .segments = options_.segments,
+          .device = &device_,
+          .port = port_.get(),
+          .timeout = options_.timeout,
+          .before_check =
+              [this] {
+                if (!options_.before_sync) return;
+                options_.before_sync(step_, device_.view(rank_.gradients), device_.queue());
+              },
+          .find_nonfinite =
+              [this](const GradientBucket& bucket) { return first_nonfinite_tensor(bucket); }};
 }
 
 const StepResult& RankWorker::run_step(const SampleSource& source, std::int64_t step,
@@ -103,6 +93,8 @@ const StepResult& RankWorker::run_step(const SampleSource& source, std::int64_t 
   nonfinite_ = 0;
   result_.skipped = false;
   result_.reason.clear();
+  const auto slots = std::ssize(options_.schedule->actions.at(rank_.position.stage));
+  gradient_sums_->begin_step(observer, static_cast<int>(slots));
   execute(*options_.schedule, rank_.position.stage, *this, observer);
   return result_;
 }
@@ -129,7 +121,7 @@ void RankWorker::compute(const Action& what) {
     upload_inputs(index, what.micro_batch);
   }
   for (const Phase phase : phases_of(what.kind)) {
-    device_.run(index, phase, what.micro_batch);
+    gradient_sums_->run(index, phase, what.micro_batch);
   }
   const bool has_losses = is_forward && program.losses >= 0;
   if (has_losses) {
@@ -184,7 +176,7 @@ void RankWorker::finish_step(const Action& what) {
     case ActionKind::kCheckGradients:
       return check_gradients();
     case ActionKind::kSyncGradients:
-      return sync_gradients();
+      return gradient_sums_->finish(deadline());
     case ActionKind::kNormGradients:
       return norm_gradients();
     case ActionKind::kSyncNorm:
@@ -192,7 +184,7 @@ void RankWorker::finish_step(const Action& what) {
     case ActionKind::kUpdate:
       return update();
     case ActionKind::kSyncParameters:
-      return sync_parameters();
+      return gradient_sums_->share_parameters(deadline());
     case ActionKind::kForward:
     case ActionKind::kBackward:
     case ActionKind::kBackwardInput:
@@ -205,28 +197,9 @@ void RankWorker::finish_step(const Action& what) {
   }
 }
 
-void RankWorker::sync_gradients() {
-  const View scratch = device_.view(rank_.scratch);
-  for (SegmentSync& sync : segments_) {
-    sync.group->run(*sync.gradients, sync.gradient_view,
-                    scratch.slice(0, sync.gradients->scratch_bytes()), deadline());
-  }
-  device_.synchronize(deadline());
-}
-
-// A sum that is not finite is found before it spreads to the other holders.
 void RankWorker::check_gradients() {
   messages_.finish();
-  if (options_.before_sync) {
-    options_.before_sync(step_, device_.view(rank_.gradients), device_.queue());
-  }
-  if (device_.check_ops().empty()) return;
-  device_.run(device_.check_ops());
-  float sum = 0;
-  device_.queue().download(device_.view(rank_.check_sum),
-                           std::as_writable_bytes(std::span(&sum, 1)));
-  device_.synchronize(deadline());
-  if (!std::isfinite(sum)) nonfinite_ = first_nonfinite_tensor();
+  nonfinite_ = gradient_sums_->finish_checks(deadline());
 }
 
 int RankWorker::ordinal_of(const std::string& tensor) const {
@@ -234,21 +207,20 @@ int RankWorker::ordinal_of(const std::string& tensor) const {
   return static_cast<int>(found - tensor_names_.begin()) + 1;
 }
 
-// Only after a failure: reads this rank's gradients tensor by tensor.
-int RankWorker::first_nonfinite_tensor() {
-  for (std::size_t index = 0; index < rank_.programs.size(); ++index) {
-    const Program& program = rank_.programs[index];
-    for (const int parameter : program.values_of(ValueRole::kParameter)) {
-      const Value& value = program.values[parameter];
-      std::vector<float> values(static_cast<std::size_t>(value.spec.elements()));
-      device_.queue().download(
-          device_.view(static_cast<int>(index), program.gradient_of(parameter), 0),
-          std::as_writable_bytes(std::span(values)));
-      device_.synchronize(deadline());
-      const bool finite = std::all_of(values.begin(), values.end(),
-                                      [](float element) { return std::isfinite(element); });
-      if (!finite) return ordinal_of(value.name);
-    }
+// Only after a failure: reads the bucket's gradients tensor by tensor.
+int RankWorker::first_nonfinite_tensor(const GradientBucket& bucket) {
+  const HeldSegment& held = rank_.segments[bucket.held];
+  View gradients = device_.view(held.gradients);
+  for (const TensorShard& part : (*options_.segments)[held.segment].parts) {
+    std::vector<float> values(static_cast<std::size_t>(part.count));
+    device_.queue().download(gradients.slice(0, part.count * 4),
+                             std::as_writable_bytes(std::span(values)));
+    device_.synchronize(deadline());
+    const bool finite = std::all_of(values.begin(), values.end(),
+                                    [](float element) { return std::isfinite(element); });
+    if (!finite) return ordinal_of(part.tensor.name);
+    const std::int64_t used = std::min(padded_elements(part.count) * 4, gradients.bytes);
+    gradients = gradients.slice(used, gradients.bytes - used);
   }
   return 0;  // every value is a number; the sum of their squares overflowed
 }
@@ -267,7 +239,7 @@ void RankWorker::sync_norm() {
     const double sum = sums_[piece];
     summary_[kSquareSum] += std::isfinite(sum) ? sum : 0;
     // Where gradients are mixed, check_gradients() has found whose they were.
-    if (!std::isfinite(sum) && nonfinite_ == 0 && device_.check_ops().empty()) {
+    if (!std::isfinite(sum) && nonfinite_ == 0 && !rank_.owned[piece].mixed) {
       nonfinite_ = ordinal_of(rank_.owned[piece].slice.tensor.name);
     }
   }
@@ -312,15 +284,6 @@ void RankWorker::update() {
   device_.queue().upload(std::as_bytes(std::span(scalars)), device_.view(rank_.scalars));
   device_.run(device_.update_ops());
   device_.run(device_.zero_ops());
-  device_.synchronize(deadline());
-}
-
-void RankWorker::sync_parameters() {
-  const View scratch = device_.view(rank_.scratch);
-  for (SegmentSync& sync : segments_) {
-    sync.group->run(*sync.parameters, sync.parameter_view,
-                    scratch.slice(0, sync.parameters->scratch_bytes()), deadline());
-  }
   device_.synchronize(deadline());
 }
 

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "hethub/data/sample_source.h"
 #include "hethub/plan/rank_plan.h"
 #include "hethub/train/executor.h"
+#include "hethub/train/gradient_sums.h"
 #include "hethub/train/group_collectives.h"
 #include "hethub/train/optimizer.h"
 #include "hethub/train/stage_messages.h"
@@ -59,7 +59,8 @@ class RankWorker : public StageWorker {
 
   /// Performs step `step` (from 0) on samples step·global_batch and on, as update number
   /// `update` (from 1). Errors of the device, a peer or the data are thrown and end the job.
-  /// The result is this worker's, until its next step.
+  /// The result is this worker's, until its next step. The observer is told of bucket b of the
+  /// rank plan as of slot b after the schedule's.
   const StepResult& run_step(const SampleSource& source, std::int64_t step, std::int64_t update,
                              const ActionObserver& observer = nullptr);
 
@@ -81,13 +82,6 @@ class RankWorker : public StageWorker {
   void finish_step(const Action& what) override;
 
  private:
-  struct SegmentSync {
-    Communicator* group = nullptr;
-    std::unique_ptr<PreparedCollective> gradients = {};
-    std::unique_ptr<PreparedCollective> parameters = {};
-    View gradient_view = {};
-    View parameter_view = {};
-  };
   struct HostInputs {  // one micro-batch's rows
     std::vector<std::int32_t> tokens = {};
     std::vector<std::int32_t> labels = {};
@@ -97,18 +91,16 @@ class RankWorker : public StageWorker {
 
   void make_inputs();
   void make_groups();
-  void make_segments();
+  GradientSumsOptions sums_options();
   void upload_inputs(int index, int micro_batch);
   void read_losses();
-  void sync_gradients();
   void sync_norm();
   void check_gradients();
-  int first_nonfinite_tensor();
+  int first_nonfinite_tensor(const GradientBucket& bucket);
   void norm_gradients();
   void note_nonfinite();
   int ordinal_of(const std::string& tensor) const;
   void update();
-  void sync_parameters();
 
   RankWorkerOptions options_;
   const RankPlan& rank_;
@@ -116,9 +108,8 @@ class RankWorker : public StageWorker {
   StageMessages messages_;
   std::unique_ptr<DevicePort> port_;
   std::unique_ptr<Communicator> world_;
-  std::map<std::vector<int>, std::unique_ptr<Communicator>> groups_ = {};
   std::unique_ptr<GroupCollectives> group_ops_ = {};  // where programs have group ops
-  std::vector<SegmentSync> segments_ = {};
+  std::unique_ptr<GradientSums> gradient_sums_ = {};
   Schedule forward_only_ = {};
   IndexRange sequences_ = {};  // of each micro-batch: those of this rank
   bool counts_tokens_ = true;  // of its tensor-parallel group, one rank does

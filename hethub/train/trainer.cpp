@@ -220,14 +220,19 @@ void Trainer::resume(const std::filesystem::path& folder) {
 void Trainer::record_labels() {
   if (options_.trace_steps <= 0) return;
   const auto& actions = schedule_.actions.at(rank_.position.stage);
-  const auto capacity = options_.trace_steps * std::ssize(actions);
+  const auto capacity = options_.trace_steps * (std::ssize(actions) + std::ssize(rank_.buckets));
   recorder_ = std::make_unique<TraceRecorder>(
       rank_.rank, text("rank ", rank_.rank, " (", rank_.kind, ")"), capacity);
-  for (const Action& action : actions) {
-    const ActionLabel label = label_of(action);
+  const auto add = [&](const ActionLabel& label) {
     labels_.push_back(recorder_->add_label({.lane = std::string(label.lane),
                                             .name = label.name,
                                             .category = std::string(label.category)}));
+  };
+  for (const Action& action : actions) {
+    add(label_of(action));
+  }
+  for (int bucket = 0; bucket < std::ssize(rank_.buckets); ++bucket) {
+    add(bucket_label(bucket));
   }
 }
 

@@ -115,7 +115,7 @@ class Trainer {
   std::unique_ptr<RankWorker> worker_;
   ModelState state_;
   std::unique_ptr<TraceRecorder> recorder_ = {};
-  std::vector<int> labels_ = {};  // of the schedule's slots
+  std::vector<int> labels_ = {};  // of the schedule's slots, then of buckets
   std::vector<std::string> notes_ = {};
 
   std::int64_t step_ = 0;     // done

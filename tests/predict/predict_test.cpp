@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "hethub/base/error.h"
+#include "hethub/plan/rank_plan.h"
 #include "hethub/predict/what_if.h"
 #include "tests/predict/example_plans.h"
 
@@ -95,6 +96,27 @@ Plan two_stages(int micro_batches = 4) {
 Plan two_replicas() {
   return example_plan(
       {example_pipeline({0}, {"a"}, {4}, 2, 3), example_pipeline({1}, {"b"}, {4}, 1, 2)});
+}
+
+// The links take long enough to matter.
+TEST(Predict, sums_beside_the_backward_pass_are_drawn_and_never_make_a_step_longer) {
+  const CostModel costs(example_cluster(1, 1), {});
+  Plan plan = two_replicas();
+  plan.bucket_bytes = 1 << 16;
+  const ModelConfig model = example_model(4);
+  const Prediction after = predict(plan, model, costs, {.timeline = true});
+  plan.overlap = true;
+  const Prediction beside = predict(plan, model, costs, {.timeline = true});
+  EXPECT_LT(beside.step_seconds, after.step_seconds);
+  std::map<int, int> drawn;
+  for (const Span& span : beside.timeline.spans) {
+    if (span.lane == "buckets") ++drawn[span.rank];
+  }
+  const auto segments = segments_of(plan, model);
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(drawn[rank], std::ssize(make_rank_plan(plan, model, segments, rank).buckets));
+    EXPECT_GT(drawn[rank], 1);
+  }
 }
 
 TEST(Predict, every_action_of_every_rank_has_one_bar_with_the_runtime_s_name) {

@@ -51,7 +51,9 @@ TEST(Step, the_hook_counts) {
 // Ranks take their steps in turn with a barrier between, so that only steps are counted.
 TEST(Step, allocates_nothing_once_it_is_warm) {
   const MadeSamples source(32, {});
-  const Plan plan = cpu_plan(32, {two_stages(0, 1, 2, 1), replica(2, 2, 1)});
+  Plan plan = cpu_plan(32, {two_stages(0, 1, 2, 1), replica(2, 2, 1)});
+  plan.overlap = true;
+  plan.bucket_bytes = 1 << 16;
   const TrainOptions options{.plan = plan,
                              .model = small_model(true),
                              .optimizer = {.schedule = "constant", .total_steps = 9},
@@ -113,8 +115,11 @@ TEST(Step, writes_nothing_outside_its_values) {
     }
   }
   for (const ArenaRange& range : {rank.first_moment, rank.second_moment, rank.scalars,
-                                  rank.square_sums, rank.check_sum, rank.scratch}) {
+                                  rank.square_sums, rank.check_sums, rank.scratch}) {
     mark(range.offset, range.bytes);
+  }
+  for (const StepOp& op : rank.norm_ops) {
+    mark(op.workspace.offset, op.workspace.bytes);
   }
   mark(rank.gradients.offset, rank.gradients.bytes);
   std::byte* arena = device.view(ArenaRange{0, rank.memory.arena_bytes}).buffer->host_data();

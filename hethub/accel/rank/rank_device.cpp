@@ -59,7 +59,13 @@ void RankDevice::run(int program, Phase phase, int micro_batch) {
   run(lanes_.at(program).at(lane_of(program, micro_batch)).at(static_cast<std::size_t>(phase)));
 }
 
-void RankDevice::run(const std::vector<BoundOp>& ops) {
+void RankDevice::run(int program, Phase phase, int micro_batch, int first, int last) {
+  const auto& ops =
+      lanes_.at(program).at(lane_of(program, micro_batch)).at(static_cast<std::size_t>(phase));
+  run(std::span<const BoundOp>(ops).subspan(first, last - first));
+}
+
+void RankDevice::run(std::span<const BoundOp> ops) {
   for (const BoundOp& bound : ops) {
     if (bound.op == nullptr) {
       run_group_op(bound);

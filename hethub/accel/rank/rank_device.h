@@ -40,9 +40,13 @@ class RankDevice {
   /// Queues one phase of a micro-batch in one of the plan's programs.
   void run(int program, Phase phase, int micro_batch);
 
+  /// Queues instructions [first, last) of it alone.
+  void run(int program, Phase phase, int micro_batch, int first, int last);
+
   /// Queues ops that stand outside the programs.
-  void run(const std::vector<BoundOp>& ops);
-  const std::vector<BoundOp>& check_ops() const { return check_ops_; }
+  void run(const std::vector<BoundOp>& ops) { run(std::span<const BoundOp>(ops)); }
+  /// Queues the check of one of the plan's buckets.
+  void run_check(int bucket) { run(std::span<const BoundOp>(check_ops_).subspan(bucket, 1)); }
   const std::vector<BoundOp>& norm_ops() const { return norm_ops_; }
   const std::vector<BoundOp>& update_ops() const { return update_ops_; }
   const std::vector<BoundOp>& zero_ops() const { return zero_ops_; }
@@ -62,6 +66,7 @@ class RankDevice {
 
  private:
   PreparedOp& prepared(const Op& op);
+  void run(std::span<const BoundOp> ops);
   void run_group_op(const BoundOp& bound);
   using Phases = std::array<std::vector<BoundOp>, kPhases>;
 
