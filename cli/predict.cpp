@@ -1,6 +1,7 @@
 #include "hethub/predict/predict.h"
 
 #include <cstdio>
+#include <ctime>
 #include <iostream>
 #include <memory>
 
@@ -30,6 +31,7 @@ struct PredictArguments {
   std::string trace = {};
   std::vector<std::string> what_if = {};
   bool sensitivity = false;
+  bool no_bound = false;
   ValidateArguments validate = {};
 };
 
@@ -160,13 +162,16 @@ int run_predict(const PredictArguments& arguments, bool json) {
   const auto [plan, model] = read_plan_and_model(arguments.plan, arguments.model);
   const CostModel costs(read_cluster(arguments.cluster),
                         arguments.costs.empty() ? Costs{} : read_costs(arguments.costs));
+  const std::clock_t began = std::clock();
   const Prediction prediction = predict(plan, model, costs, {.timeline = !arguments.trace.empty()});
+  const double seconds = static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
   if (!arguments.trace.empty()) write_perfetto({&prediction.timeline, 1}, arguments.trace);
-  const UpperBound bound = bound_of(plan, model, costs);
+  const UpperBound bound = arguments.no_bound ? UpperBound{} : bound_of(plan, model, costs);
   const std::vector<Gain> gains =
       gains_asked_for(arguments, plan, model, costs, prediction.step_seconds);
   if (json) {
     Json object = json_of(prediction, bound, costs.costs());
+    object["prediction_cpu_seconds"] = seconds;
     if (!gains.empty()) object["what_if"] = json_of(gains);
     std::cout << object.dump() << '\n';
   } else {
@@ -189,6 +194,8 @@ void add_predict(CLI::App& app, VerbCall& call) {
   command.add_option("--what-if", arguments->what_if,
                      "PART=FACTOR: the plan's step if links, copies, launches or a kind were so "
                      "many times as fast");
+  command.add_flag("--no-bound", arguments->no_bound,
+                   "leave out the upper bound, which is a search of its own");
   command.add_flag("--sensitivity", arguments->sensitivity,
                    "what would help most: each part twice as fast, one at a time");
   ValidateArguments& validate = arguments->validate;

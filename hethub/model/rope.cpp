@@ -229,21 +229,25 @@ std::vector<float> rope_table(const ModelConfig& model, std::int64_t positions) 
   const std::int64_t half = model.head_dim / 2;
   const std::vector<double> frequencies = rope_frequencies(model);
   std::vector<float> table(static_cast<std::size_t>(positions * model.head_dim));
-  std::array<Turn, kBlock> small = {};
-  for (std::int64_t j = 0; j < half; ++j) {
-    for (std::int64_t position = 0; position < kBlock; ++position) {
-      small[position] = std::polar(1.0, static_cast<double>(position) * frequencies[j]);
+  std::vector<Turn> small(kBlock * half);  // by position and frequency
+  for (std::int64_t position = 0; position < kBlock; ++position) {
+    for (std::int64_t j = 0; j < half; ++j) {
+      small[position * half + j] = std::polar(1.0, static_cast<double>(position) * frequencies[j]);
     }
-    for (std::int64_t begin = 0; begin < positions; begin += kBlock) {
-      const Turn large =
-          std::polar(model.rope_scaling.magnitude, static_cast<double>(begin) * frequencies[j]);
-      const std::int64_t end = std::min(begin + kBlock, positions);
-      for (std::int64_t position = begin; position < end; ++position) {
-        const Turn& rest = small[position - begin];
-        float* row = table.data() + position * model.head_dim;
-        row[j] = static_cast<float>(large.real() * rest.real() - large.imag() * rest.imag());
-        row[half + j] = static_cast<float>(large.imag() * rest.real() + large.real() * rest.imag());
-      }
+  }
+  std::vector<Turn> large(half);
+  for (std::int64_t position = 0; position < positions; ++position) {
+    for (std::int64_t j = 0; position % kBlock == 0 && j < half; ++j) {
+      large[j] =
+          std::polar(model.rope_scaling.magnitude, static_cast<double>(position) * frequencies[j]);
+    }
+    const Turn* rest = small.data() + position % kBlock * half;
+    float* row = table.data() + position * model.head_dim;
+    for (std::int64_t j = 0; j < half; ++j) {
+      row[j] =
+          static_cast<float>(large[j].real() * rest[j].real() - large[j].imag() * rest[j].imag());
+      row[half + j] =
+          static_cast<float>(large[j].imag() * rest[j].real() + large[j].real() * rest[j].imag());
     }
   }
   return table;

@@ -5,20 +5,24 @@
 namespace hethub {
 namespace {
 
+void append_parts(const std::vector<TensorShard>& parts, std::string& out) {
+  for (const TensorShard& part : parts) {
+    out += ' ' + std::to_string(part.count);
+    if (part.tensor.decays()) out += 'd';
+  }
+}
+
 // By rank: what its own part of every segment it holds depends on.
 std::vector<std::string> held_by_rank(const std::vector<Segment>& segments, int ranks) {
   std::vector<std::string> held(ranks);
   for (const Segment& segment : segments) {
-    std::string sizes = text('/', segment.ranks.size());
-    for (const TensorShard& part : segment.parts) {
-      sizes += text(' ', part.count, part.tensor.decays() ? "d" : "");
-    }
+    std::string sizes = ";/" + std::to_string(segment.ranks.size());
+    append_parts(segment.parts, sizes);
+    sizes += " owns";
     for (std::size_t holder = 0; holder < segment.ranks.size(); ++holder) {
       std::string& mine = held[segment.ranks[holder]];
-      mine += ";" + sizes + " owns";
-      for (const TensorShard& part : owned_parts(segment, static_cast<int>(holder))) {
-        mine += text(' ', part.count, part.tensor.decays() ? "d" : "");
-      }
+      mine += sizes;
+      append_parts(owned_parts(segment, static_cast<int>(holder)), mine);
     }
   }
   return held;
@@ -60,7 +64,8 @@ std::string RankSignatures::of(const RankPosition& at) {
   const Stage& stage = pipeline.stages.at(at.stage);
   std::string key = text(plan_.schedule, ' ', sequences_of(plan_, at).size(), ' ',
                          timing_of(at.pipeline).alive[at.stage], " tp", stage.tensor_parallel, '/',
-                         at.place % stage.tensor_parallel, layout_ == TensorLayout::kSplit);
+                         vocabulary_of(model_, tensor_parallel_of(plan_, at, layout_)).size(),
+                         layout_ == TensorLayout::kSplit);
   for (const int position : positions_of(pipeline, at.stage)) {
     const Slice slice = slice_of(plan_, model_, at.pipeline, position);
     key += text(" slice", position == 0 ? " first" : "", slice.embedding ? " e" : "",
@@ -79,6 +84,7 @@ RankPlans distinct_rank_plans(const Plan& plan, const ModelConfig& model,
                               const std::vector<Segment>& segments) {
   RankSignatures signatures(plan, model, segments);
   std::map<std::pair<std::string, std::string>, int> known;  // by kind and signature
+  SegmentScratch scratch;
   RankPlans plans;
   plans.index_of_rank.assign(plan.world_size(), -1);
   for (int pipeline = 0; pipeline < std::ssize(plan.pipelines); ++pipeline) {
@@ -89,8 +95,8 @@ RankPlans distinct_rank_plans(const Plan& plan, const ModelConfig& model,
         const auto [found, is_new] = known.try_emplace({stages[stage].kind, signatures.of(at)},
                                                        static_cast<int>(plans.distinct.size()));
         if (is_new) {
-          plans.distinct.push_back(
-              make_rank_plan(plan, model, segments, at, signatures.schedule_of(pipeline)));
+          plans.distinct.push_back(make_rank_plan(
+              plan, model, segments, at, signatures.schedule_of(pipeline), {.scratch = &scratch}));
         }
         plans.index_of_rank[stages[stage].ranks[place]] = found->second;
       }

@@ -7,8 +7,8 @@
 
 namespace hethub {
 
-std::vector<std::vector<Holding>> holdings_of(const std::vector<Segment>& segments,
-                                              int world_size) {
+std::vector<std::vector<Holding>> holdings_of_all(const std::vector<Segment>& segments,
+                                                  int world_size) {
   std::vector<std::vector<Holding>> held(static_cast<std::size_t>(world_size));
   for (std::size_t segment = 0; segment < segments.size(); ++segment) {
     const std::vector<int>& ranks = segments[segment].ranks;
@@ -27,6 +27,17 @@ std::vector<int> buckets_of(const std::vector<Segment>& segments,
     if (segments[held[index].segment].is_shared()) buckets.push_back(index);
   }
   return buckets;
+}
+
+std::vector<Holding> holdings_of(const std::vector<Segment>& segments, int rank) {
+  std::vector<Holding> held;
+  for (std::size_t segment = 0; segment < segments.size(); ++segment) {
+    const std::vector<int>& ranks = segments[segment].ranks;  // ascending
+    const auto found = std::lower_bound(ranks.begin(), ranks.end(), rank);
+    if (found == ranks.end() || *found != rank) continue;
+    held.push_back({static_cast<int>(segment), static_cast<int>(found - ranks.begin())});
+  }
+  return held;
 }
 
 std::vector<TensorShard> owned_parts(const std::vector<Segment>& segments,

@@ -15,7 +15,11 @@ struct Holding {
 };
 
 /// What each of `world_size` ranks holds, in the segments' order.
-std::vector<std::vector<Holding>> holdings_of(const std::vector<Segment>& segments, int world_size);
+std::vector<std::vector<Holding>> holdings_of_all(const std::vector<Segment>& segments,
+                                                  int world_size);
+
+/// What one rank holds, in the segments' order.
+std::vector<Holding> holdings_of(const std::vector<Segment>& segments, int rank);
 
 /// What a rank holds together with others, in the order in which it sums their gradients: backward
 /// passes make those of the last layers first. The same order for all, so no two ranks wait for

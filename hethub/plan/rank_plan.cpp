@@ -26,9 +26,9 @@ Program program_at(const Plan& plan, const ModelConfig& model, const RankPositio
 
 class RankPlanner {
  public:
-  RankPlanner(const std::vector<Segment>& segments, int world_size, RankPlan& rank)
+  RankPlanner(const std::vector<Segment>& segments, RankPlan& rank)
       : segments_(segments), rank_(rank) {
-    held_ = holdings_of(segments, world_size).at(rank.rank);
+    held_ = holdings_of(segments, rank.rank);
     owned_ = owned_parts(segments, held_);
     ops_ = optimizer_ops(segments, held_);
   }
@@ -39,13 +39,16 @@ class RankPlanner {
     make_buckets(times);
     // What is used while micro-batches are alive does not lie over theirs.
     const bool between = times == nullptr;
-    const std::vector<MemoryBlock> blocks = {{"first moment", state_bytes(), false},
-                                             {"second moment", state_bytes(), false},
-                                             {"optimizer scalars", kAdamWScalars * 4, false},
-                                             {"sums of squares", std::ssize(owned_) * 4, true},
-                                             {"check sums", std::ssize(ops_.checks) * 4, between},
-                                             {"norm workspace", norm_workspace(), between},
-                                             {"collective scratch", scratch_bytes(), between}};
+    SegmentScratch own;
+    SegmentScratch& scratch = options.scratch != nullptr ? *options.scratch : own;
+    const std::vector<MemoryBlock> blocks = {
+        {"first moment", state_bytes(), false},
+        {"second moment", state_bytes(), false},
+        {"optimizer scalars", kAdamWScalars * 4, false},
+        {"sums of squares", std::ssize(owned_) * 4, true},
+        {"check sums", std::ssize(ops_.checks) * 4, between},
+        {"norm workspace", norm_workspace(), between},
+        {"collective scratch", scratch_bytes(scratch), between}};
     std::vector<const Program*> programs;
     for (const Program& program : rank_.programs) {
       programs.push_back(&program);
@@ -102,13 +105,10 @@ class RankPlanner {
     return most;
   }
 
-  std::int64_t scratch_bytes() const {
+  std::int64_t scratch_bytes(SegmentScratch& scratch) const {
     std::int64_t most = 0;
     for (const Holding& held : held_) {
-      const Segment& segment = segments_[held.segment];
-      for (const auto& algorithm : {gradient_algorithm(segment), parameter_algorithm(segment)}) {
-        most = std::max(most, scratch_elements(algorithm, segment.owned) * 4);
-      }
+      most = std::max(most, scratch.bytes_of(segments_[held.segment]));
     }
     return most;
   }
@@ -263,7 +263,7 @@ RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
     made.shards.push_back(shards_of(model, slice, parallel));
   }
   BucketTimes times(schedule, at.stage, made.positions, made.programs);
-  RankPlanner(segments, plan.world_size(), made)
+  RankPlanner(segments, made)
       .run(uses_of(schedule, at.stage), plan.overlap ? &times : nullptr, options);
   return made;
 }

@@ -93,7 +93,8 @@ enum Summary : std::uint8_t { kLossSum, kTokens, kSquareSum, kSummaryNumbers };
 std::int64_t summary_numbers(std::int64_t ranks);
 
 struct RankPlanOptions {
-  std::int64_t guard_bytes = 0;  ///< see MemoryOptions
+  std::int64_t guard_bytes = 0;       ///< see MemoryOptions
+  SegmentScratch* scratch = nullptr;  ///< kept from one rank of a plan to the next; may be none
 };
 
 /// The schedule of one pipeline of a plan.

@@ -141,10 +141,14 @@ class SegmentBuilder {
   std::map<std::vector<int>, std::size_t> latest_ = {};
 };
 
+CollectiveCall call_on(CollectiveOp op, const Segment& segment) {
+  return {.op = op,
+          .world_size = static_cast<int>(segment.ranks.size()),
+          .bytes = segment.elements * 4};
+}
+
 CollectiveAlgorithm chosen(CollectiveOp op, const Segment& segment) {
-  return chosen_algorithm(training_choices(), {.op = op,
-                                               .world_size = static_cast<int>(segment.ranks.size()),
-                                               .bytes = segment.elements * 4});
+  return chosen_algorithm(training_choices(), call_on(op, segment));
 }
 
 }  // namespace
@@ -191,6 +195,21 @@ CollectiveAlgorithm gradient_algorithm(const Segment& segment) {
 
 CollectiveAlgorithm parameter_algorithm(const Segment& segment) {
   return chosen(CollectiveOp::kAllGather, segment);
+}
+
+std::int64_t SegmentScratch::bytes_of(const Segment& segment) {
+  const auto ranks = static_cast<int>(segment.ranks.size());
+  const auto [found, is_new] = known_.try_emplace({ranks, segment.elements}, std::int64_t{0});
+  if (!is_new) return found->second;
+  for (const CollectiveOp op : {CollectiveOp::kReduceScatter, CollectiveOp::kAllGather}) {
+    const CollectiveCall call = call_on(op, segment);
+    const std::string name = choose(training_choices(), call);
+    const auto [kept, is_unknown] =
+        algorithms_.try_emplace({text(name_of(op), ' ', name), ranks}, CollectiveAlgorithm{});
+    if (is_unknown) kept->second = make_algorithm(name, call);
+    found->second = std::max(found->second, scratch_elements(kept->second, segment.owned) * 4);
+  }
+  return found->second;
 }
 
 }  // namespace hethub

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hethub/collective/algorithm.h"
@@ -45,5 +47,16 @@ CollectiveAlgorithm gradient_algorithm(const Segment& segment);
 
 /// How the owners hand out what they updated, chosen likewise.
 CollectiveAlgorithm parameter_algorithm(const Segment& segment);
+
+/// Bytes of scratch that a segment's collectives need. Keeps their algorithms, which are alike for
+/// most segments of as many holders. One thread at a time.
+class SegmentScratch {
+ public:
+  std::int64_t bytes_of(const Segment& segment);
+
+ private:
+  std::map<std::pair<std::string, int>, CollectiveAlgorithm> algorithms_ = {};  // by name and ranks
+  std::map<std::pair<int, std::int64_t>, std::int64_t> known_ = {};  // by ranks and elements
+};
 
 }  // namespace hethub

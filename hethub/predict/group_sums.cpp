@@ -1,6 +1,7 @@
 #include "hethub/predict/group_sums.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "hethub/collective/choice.h"
 #include "hethub/plan/rank_plan.h"
@@ -54,10 +55,15 @@ double GroupSums::seconds(const Segment& segment, const std::vector<int>& device
 }
 
 double GroupSums::summary_seconds(const std::vector<int>& devices) const {
-  const auto ranks = static_cast<int>(devices.size());
-  return builder_.alone_seconds(devices, host_all_gather(ranks),
-                                ChunkTable(devices.size(), summary_numbers(ranks)), DType::kF64,
-                                DataPlace::kHost);
+  const auto ranks = std::ssize(devices);
+  std::vector<int> group = devices;
+  if (ranks > kMostMembers) {
+    group.erase(group.begin() + kMostMembers / 2, group.end() - kMostMembers / 2);
+  }
+  const auto members = std::ssize(group);
+  const ChunkTable chunks(group.size(), summary_numbers(ranks) * ranks / members);
+  return builder_.alone_seconds(std::move(group), host_all_gather(static_cast<int>(members)),
+                                chunks, DType::kF64, DataPlace::kHost);
 }
 
 }  // namespace hethub

@@ -1,6 +1,7 @@
 #include "hethub/predict/predict.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "hethub/base/error.h"
@@ -123,12 +124,9 @@ int doer_of(const SimStep& step, int device) {
   return step.like.empty() ? device : step.like[device];
 }
 
-const std::vector<SimTask>& tasks_of(const SimStep& step, int device) {
-  return step.tasks[doer_of(step, device)];
-}
-
 void account(const StepBuilder& builder, const SimTimes& times, int device, RankPrediction& rank) {
-  const std::vector<SimTask>& tasks = tasks_of(builder.step(), device);
+  device = doer_of(builder.step(), device);
+  const std::vector<SimTask>& tasks = builder.step().tasks[device];
   for (std::size_t index = 0; index < tasks.size(); ++index) {
     const SimLabel& label = builder.labels().at(tasks[index].label);
     if (is_bubble(tasks[index], label)) continue;
@@ -256,6 +254,7 @@ Prediction predict(const Plan& plan, const ModelConfig& model, const CostModel& 
   prediction.tokens_per_second = times.step_seconds > 0 ? tokens / times.step_seconds : 0;
   prediction.timeline.name = "predicted";
   double busy = 0;
+  std::map<int, RankPrediction> accounts;  // by who does the tasks
   for (std::size_t index = 0; index < devices.size(); ++index) {
     const int rank = static_cast<int>(index);
     const RankPlan& planned = ranks.of(rank);
@@ -266,7 +265,12 @@ Prediction predict(const Plan& plan, const ModelConfig& model, const CostModel& 
            .arena_bytes = planned.memory.arena_bytes,
            .fixed_bytes = costs.fixed_memory_bytes(kind),
            .device_bytes = kind_named(costs.cluster(), kind).memory_bytes};
-    account(builder, times, devices[index], one);
+    const auto [like, is_new] = accounts.try_emplace(doer_of(builder.step(), devices[index]), one);
+    if (is_new) account(builder, times, devices[index], like->second);
+    one.compute_seconds = like->second.compute_seconds;
+    one.update_seconds = like->second.update_seconds;
+    one.transfer_seconds = like->second.transfer_seconds;
+    one.bubble_seconds = like->second.bubble_seconds;
     busy += one.compute_seconds + one.update_seconds;
     if (options.timeline) {
       prediction.timeline.rank_names[rank] = text("rank ", rank, " (", kind, ")");

@@ -38,7 +38,6 @@ class Player {
     for (std::size_t rank = 0; rank < step_.like.size(); ++rank) {
       const auto like = static_cast<std::size_t>(step_.like[rank]);
       times_.rank_seconds[rank] = times_.rank_seconds[like];
-      if (every_ && like != rank) times_.tasks[rank] = times_.tasks[like];
     }
     times_.step_seconds =
         times_.rank_seconds.empty()

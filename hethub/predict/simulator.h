@@ -52,10 +52,11 @@ struct SimSpan {
 
 /// A step laid out in time.
 struct SimTimes {
-  double step_seconds = 0;                       ///< until the last rank is done
-  std::vector<double> rank_seconds = {};         ///< until each rank is done
-  std::vector<std::vector<SimSpan>> tasks = {};  ///< by rank and task: empty unless asked for
-  std::vector<SimSpan> messages = {};            ///< from leaving the sender to arriving
+  double step_seconds = 0;                ///< until the last rank is done
+  std::vector<double> rank_seconds = {};  ///< until each rank is done
+  /// By rank and task: empty unless asked for. A rank that has the times of another has none.
+  std::vector<std::vector<SimSpan>> tasks = {};
+  std::vector<SimSpan> messages = {};  ///< from leaving the sender to arriving
 };
 
 /// Whether `simulate` keeps when each task ran.

@@ -141,14 +141,16 @@ SimCollective StepBuilder::begin_collective(std::vector<int> group, CollectiveAl
                            .chunks = std::move(chunks),
                            .dtype = dtype,
                            .place = place};
-  const int members = collective.algorithm.world_size();
-  collective.pairs.resize(static_cast<std::size_t>(members) * members);
-  for (int sender = 0; sender < members; ++sender) {
+  std::vector<std::int64_t> order;
+  for (int sender = 0; sender < collective.algorithm.world_size(); ++sender) {
     for (const Step& step : collective.algorithm.steps[sender]) {
-      if (step.kind == StepKind::kSend) ++collective.pairs[sender * members + step.peer].end;
+      if (step.kind != StepKind::kSend) continue;
+      const std::int64_t pair = collective.pair_of(sender, step.peer);
+      if (++collective.pairs[pair].end == 1) order.push_back(pair);
     }
   }
-  for (SimCollective::Pair& pair : collective.pairs) {
+  for (const std::int64_t place : order) {
+    SimCollective::Pair& pair = collective.pairs[place];
     pair.next_sent = pair.next_received = add_messages(pair.end);
     pair.end += pair.next_sent;
   }
@@ -183,12 +185,11 @@ void StepBuilder::take_part(SimCollective& collective, int position, int label) 
 // Sends what a send sends; the receives of one pair are numbered in the order of their steps.
 int StepBuilder::begin_message(SimCollective& collective, int position, const Step& step,
                                int label) {
-  const int members = collective.algorithm.world_size();
   if (step.kind == StepKind::kRecv) {
-    SimCollective::Pair& pair = collective.pairs[step.peer * members + position];
+    SimCollective::Pair& pair = collective.pairs[collective.pair_of(step.peer, position)];
     return take(pair.next_received, pair);
   }
-  SimCollective::Pair& pair = collective.pairs[position * members + step.peer];
+  SimCollective::Pair& pair = collective.pairs[collective.pair_of(position, step.peer)];
   const int message = take(pair.next_sent, pair);
   post(collective.group[position], collective.group[step.peer], bytes_of(collective, step.from),
        {message, label, collective.place});

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,11 @@ struct SimCollective {
   ChunkTable chunks = {};
   DType dtype = DType::kF32;
   DataPlace place = DataPlace::kDevice;
-  std::vector<Pair> pairs = {};  ///< by sender · members + receiver
+  std::unordered_map<std::int64_t, Pair> pairs = {};  ///< of those that have messages, by pair_of
+
+  std::int64_t pair_of(int sender, int receiver) const {
+    return std::int64_t{sender} * algorithm.world_size() + receiver;
+  }
 };
 
 /// Writes down what the ranks of a cluster do in a step, as tasks whose costs come from a

@@ -84,10 +84,11 @@ std::vector<int> append(Program& program, std::vector<Instruction>& list, Op op,
     const TensorSpec& given = program.values.at(inputs[index]).spec;
     const bool same = given.dtype == facts.inputs[index].dtype &&
                       given.elements() == facts.inputs[index].elements();
-    require(same, {.what = text(op.name, ": input ", index),
-                   .found = shape_text(given),
-                   .expected = shape_text(facts.inputs[index]),
-                   .fix = "correct the program's builder"});
+    if (same) continue;
+    throw Error(ErrorCode::kInvalidArgument, {.what = text(op.name, ": input ", index),
+                                              .found = shape_text(given),
+                                              .expected = shape_text(facts.inputs[index]),
+                                              .fix = "correct the program's builder"});
   }
   std::vector<int> outputs;
   for (const OutputFacts& output : facts.outputs) {

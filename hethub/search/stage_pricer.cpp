@@ -99,7 +99,7 @@ double StagePricer::seconds(const std::string& kind, const Op& op) {
 void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& segments,
                                 StepNumbers& numbers) {
   const std::vector<std::string> kinds = plan.kind_of_rank();
-  const auto held = holdings_of(segments, static_cast<int>(kinds.size()));
+  const auto held = holdings_of_all(segments, static_cast<int>(kinds.size()));
   for (std::size_t rank = 0; rank < kinds.size(); ++rank) {
     const OptimizerOps ops = optimizer_ops(segments, held[rank]);
     const auto sum = [&](const std::vector<Op>& list) {
