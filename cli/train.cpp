@@ -309,10 +309,15 @@ int run(const Options& options, bool json) {
 }
 
 void add_optimizer(CLI::App& verb, OptimizerOptions& optimizer) {
+  verb.add_option("--optimizer", optimizer.name, "adamw or sgd (with --momentum)")
+      ->capture_default_str();
+  verb.add_option("--momentum", optimizer.momentum, "of sgd")->capture_default_str();
   verb.add_option("--lr", optimizer.learning_rate, "learning rate at its highest")
       ->capture_default_str();
-  verb.add_option("--min-lr", optimizer.min_learning_rate, "what the cosine ends at");
-  verb.add_option("--lr-schedule", optimizer.schedule, "cosine or constant")->capture_default_str();
+  verb.add_option("--min-lr", optimizer.min_learning_rate, "what a falling schedule ends at");
+  verb.add_option("--lr-schedule", optimizer.schedule, "cosine, constant, linear or wsd")
+      ->capture_default_str();
+  verb.add_option("--decay-steps", optimizer.decay_steps, "of wsd: the last, over which it falls");
   verb.add_option("--warmup-steps", optimizer.warmup_steps, "steps over which the rate rises");
   verb.add_option("--beta1", optimizer.beta1)->capture_default_str();
   verb.add_option("--beta2", optimizer.beta2)->capture_default_str();
@@ -334,6 +339,10 @@ void add_state(CLI::App& verb, TrainOptions& train) {
       ->capture_default_str();
   verb.add_option("--resume", train.start.resume, "auto, or a checkpoint's folder");
   verb.add_flag("--other-data", train.start.other_data, "resume with other samples than before");
+  verb.add_flag("--verify-replicas", train.verify_replicas)
+      ->description("check at each checkpoint and at the end that copies are bit-equal");
+  verb.add_flag("--deterministic", [](std::int64_t) {})
+      ->description("equal runs give equal bits; always so, there is no other mode");
   verb.add_option("--max-skips", train.most_skips_in_a_row, "skipped steps in a row that end it")
       ->capture_default_str();
 }

@@ -19,6 +19,7 @@
 #include "hethub/plan/plan_file.h"
 #include "hethub/plan/validate.h"
 #include "hethub/trace/perfetto.h"
+#include "hethub/train/replica_check.h"
 
 namespace hethub {
 namespace {
@@ -105,10 +106,6 @@ void check_folder_is_of(const std::filesystem::path& resumed, const CheckpointLi
                .fix = "name another --checkpoint-dir"});
 }
 
-RankPlan rank_plan_of(const TrainOptions& options, const std::vector<Segment>& segments, int rank) {
-  return make_rank_plan(options.plan, options.model, segments, rank);
-}
-
 std::vector<Segment> checked_segments(const TrainOptions& options, int world_size) {
   require_valid(options.plan, options.model);
   check(options.optimizer);
@@ -144,7 +141,7 @@ Trainer::Trainer(TrainOptions options, Backend& backend, Messenger& messenger)
     : options_(std::move(options)),
       messenger_(messenger),
       segments_(checked_segments(options_, messenger.world_size())),
-      rank_(rank_plan_of(options_, segments_, messenger.rank())),
+      rank_(make_rank_plan(options_.plan, options_.model, segments_, messenger.rank())),
       schedule_(schedule_of(options_.plan, rank_.position.pipeline)),
       device_(backend, rank_),
       state_(options_.model, device_) {
@@ -197,6 +194,7 @@ void Trainer::start() {
 void Trainer::resume(const std::filesystem::path& folder) {
   check_same_run(folder, Checkpoint::open(folder).facts(), options_);
   const CheckpointFacts facts = state_.load_checkpoint(folder);
+  check_same_optimizer(facts.optimizer, options_.optimizer);
   step_ = facts.step;
   const auto counter = [&](const char* name) {
     const auto found = facts.counters.find(name);
@@ -248,6 +246,7 @@ void Trainer::run(const SampleSource& training, const SampleSource* held_out,
     if (held_out != nullptr && options_.evaluate_rounds > 0 && due(options_.evaluate_every)) {
       evaluate(*held_out, observer);
     }
+    if (options_.verify_replicas && due(options_.checkpoint.every)) verify_replicas(observer);
     if (!options_.checkpoint.dir.empty() && due(options_.checkpoint.every)) save(observer);
     if (skipped_in_a_row_ >= options_.most_skips_in_a_row) {
       throw Error(
@@ -335,11 +334,7 @@ void Trainer::save(const TrainObserver& observer) {
                                 .counters = {{"updates", updates_},
                                              {"skipped_steps", skipped_},
                                              {"tokens", static_cast<std::int64_t>(tokens_seen_)}},
-                                .optimizer = {{"learning_rate", options_.optimizer.learning_rate},
-                                              {"beta1", options_.optimizer.beta1},
-                                              {"beta2", options_.optimizer.beta2},
-                                              {"epsilon", options_.optimizer.epsilon},
-                                              {"weight_decay", options_.optimizer.weight_decay}},
+                                .optimizer = facts_of(options_.optimizer),
                                 .plan_hash = plan_hash(options_.plan),
                                 .data = options_.data,
                                 .model_config = options_.model.json};
@@ -349,6 +344,17 @@ void Trainer::save(const TrainObserver& observer) {
   }
   worker_->world().barrier(worker_->deadline());
   last_saved_ = step_;
+}
+
+// All ranks come to the same verdict.
+void Trainer::verify_replicas(const TrainObserver& observer) {
+  const std::string when = text("at step ", step_);
+  const std::int64_t parts = require_equal_replicas(
+      segments_, gather_text(replica_digests(segments_, device_, worker_->deadline())), when);
+  if (leads() && observer.note) {
+    observer.note(text(when, ", ", parts,
+                       " parts of tensors have the same bits on all ranks that hold them"));
+  }
 }
 
 // Every rank's text, in rank order, on every rank.

@@ -62,6 +62,8 @@ struct TrainOptions {
   std::int64_t trace_steps = 0;      ///< how many of the last steps to keep in the trace
   std::int64_t evaluate_every = 0;   ///< steps between evaluations; the last step is always one
   std::int64_t evaluate_rounds = 0;  ///< global batches an evaluation reads; 0: none
+  /// Before each checkpoint and at the end: whether all holders of a tensor have the same bits.
+  bool verify_replicas = false;
   bool emulated = false;  ///< some rank's device keeps another kind's pace: every line says so
   Injection inject = {};
 };
@@ -102,6 +104,7 @@ class Trainer {
   void train_step(const SampleSource& training, const TrainObserver& observer);
   void evaluate(const SampleSource& held_out, const TrainObserver& observer);
   void save(const TrainObserver& observer);
+  void verify_replicas(const TrainObserver& observer);
   ShardOptions shard_options() const;
   std::vector<std::string> gather_text(const std::string& mine);
   bool leads() const { return rank_.rank == 0; }

@@ -24,6 +24,21 @@ std::map<std::int64_t, std::int64_t> samples_of(const Workspace& space, const st
   return read;
 }
 
+TEST(Training, replicas_are_checked_bit_by_bit_and_sgd_does_not_go_on_as_adamw) {
+  const Workspace space("replicas");
+  space.make_data(16);
+  space.write_plan("plan.json", {replica_of("cpu", 0, 1, 1), replica_of("cpu", 1, 1, 1)});
+  const std::string train =
+      "launch --plan plan.json -- train --data text --checkpoint-dir saved "
+      "--resume auto --verify-replicas --lr-schedule wsd --decay-steps 1 ";
+  const Outcome first = space.hethub(train + "--optimizer sgd --steps 2");
+  ASSERT_EQ(first.status, 0) << first.output;
+  EXPECT_TRUE(first.says("have the same bits on all ranks that hold them")) << first.output;
+  const Outcome other = space.hethub(train + "--optimizer adamw --steps 3");
+  EXPECT_NE(other.status, 0);
+  EXPECT_TRUE(other.says("expected sgd, as the run began")) << other.output;
+}
+
 TEST(Resume, goes_on_with_the_next_sample_and_the_same_bits_across_an_epoch) {
   const Workspace space("resume");
   space.make_data(64);  // 16 steps of 4 are an epoch

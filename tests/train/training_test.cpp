@@ -188,6 +188,23 @@ TEST(Training, the_same_run_twice_gives_the_same_bits) {
   }
 }
 
+TEST(Training, sgd_trains_the_same_under_every_layout_and_otherwise_than_adamw) {
+  const MadeSamples source(32, {});
+  const auto trained = [&](const Plan& plan, const char* optimizer) {
+    TrainOptions options = options_for(plan, false, 6);
+    options.optimizer.name = optimizer;
+    options.optimizer.learning_rate = 0.05;
+    return train_in_threads(options, source).front().steps;
+  };
+  const auto alone = trained(cpu_plan(32, {replica(0, 4, 1)}), "sgd");
+  const auto split = trained(cpu_plan(32, {two_stages(0, 1, 2, 1), replica(2, 2, 1)}), "sgd");
+  for (std::size_t step = 0; step < alone.size(); ++step) {
+    expect_close(split[step].loss, alone[step].loss, 1e-5);
+  }
+  EXPECT_LT(alone.back().loss, alone.front().loss);
+  EXPECT_NE(alone.back().loss, trained(cpu_plan(32, {replica(0, 4, 1)}), "adamw").back().loss);
+}
+
 TEST(Training, when_one_rank_has_a_nan_all_ranks_skip_the_step_and_name_it) {
   const MadeSamples source(32, {});
   TrainOptions options = options_for(cpu_plan(32, {replica(0, 1, 2), replica(1, 1, 2)}), false, 5);

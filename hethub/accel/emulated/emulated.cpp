@@ -117,10 +117,10 @@ class EmulatedBackend : public Backend {
   DeviceInfo info() const override {
     const DeviceInfo real = inner_->info();
     return {.backend = "emulated",
-            .kind = kind_.sheet().name,
-            .name = text("emulated ", kind_.sheet().name, ", ", kind_.options().scale,
-                         " times slower, on ", real.name),
-            .memory_bytes = kind_.sheet().memory_bytes,
+            .kind = kind_.part().name,
+            .name = text("emulated: 1/", kind_.options().scale, " of ", kind_.part().name, ", on ",
+                         real.name),
+            .memory_bytes = kind_.part().memory_bytes,
             .driver = text("emulated on ", real.driver)};
   }
 

@@ -83,7 +83,13 @@ EmulatedKind::EmulatedKind(const EmulationOptions& options) : options_(options) 
                  .fix = "emulate another: " + emulated_kinds()});
   }
   kind_ = sheet->kind;
-  link_bytes_per_s_ = sheet->link_bytes_per_s * sheets.classes.at(sheet->efficiency_class).link;
+  for (auto& [dtype, peak] : kind_.peak_flops_per_s) {
+    peak /= options.scale;
+  }
+  kind_.memory_bytes_per_s /= options.scale;
+  kind_.processors = static_cast<int>(kind_.processors / options.scale);
+  link_bytes_per_s_ =
+      sheet->link_bytes_per_s / options.scale * sheets.classes.at(sheet->efficiency_class).link;
 }
 
 double EmulatedKind::deviation(std::string_view op_class) const {
@@ -95,18 +101,18 @@ double EmulatedKind::deviation(std::string_view op_class) const {
 double EmulatedKind::op_seconds(const Op& op) const {
   const double peak = product_peak(kind_, op.dtype);
   const double any = peak > 0 ? peak : product_peak(kind_, DType::kF32);
-  return options_.scale * deviation(facts_of(op).kind) * analytic_seconds(kind_, any, op);
+  return deviation(facts_of(op).kind) * analytic_seconds(kind_, any, op);
 }
 
 double EmulatedKind::copy_seconds(std::int64_t bytes) const {
   const double moved = 2.0 * static_cast<double>(bytes);
   const double seconds = moved / (kind_.memory_bytes_per_s * kind_.efficiency.memory);
-  return options_.scale * deviation("copy") * std::max(kind_.efficiency.launch_s, seconds);
+  return deviation("copy") * std::max(kind_.efficiency.launch_s, seconds);
 }
 
 double EmulatedKind::link_seconds(std::int64_t bytes) const {
   const double seconds = static_cast<double>(bytes) / link_bytes_per_s_;
-  return kind_.efficiency.launch_s + options_.scale * deviation("link") * seconds;
+  return kind_.efficiency.launch_s + deviation("link") * seconds;
 }
 
 std::string emulated_kinds() {
