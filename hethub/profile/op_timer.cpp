@@ -86,7 +86,8 @@ class Timer {
     for (std::int64_t copy = 0; copy < copies; ++copy) {
       operands.push_back(place(facts, arena_.get(), offset));
     }
-    fill(offset);
+    // The last workspace is scratch.
+    fill(offset - aligned(facts.workspace_bytes));
     fill_indices(entry.time.op, facts, operands);
     const double budget = options_.seconds_per_op / options_.rounds;
     const double once = std::max(run(*entry.prepared, operands, 1), 1e-9);

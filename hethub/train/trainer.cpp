@@ -351,10 +351,8 @@ void Trainer::verify_replicas(const TrainObserver& observer) {
   const std::string when = text("at step ", step_);
   const std::int64_t parts = require_equal_replicas(
       segments_, gather_text(replica_digests(segments_, device_, worker_->deadline())), when);
-  if (leads() && observer.note) {
-    observer.note(text(when, ", ", parts,
-                       " parts of tensors have the same bits on all ranks that hold them"));
-  }
+  if (!leads() || !observer.note) return;
+  observer.note(text(when, ", ", parts, " parts of tensors are bit-equal on all their ranks"));
 }
 
 // Every rank's text, in rank order, on every rank.

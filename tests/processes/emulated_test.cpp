@@ -8,8 +8,8 @@ namespace hethub {
 namespace {
 
 constexpr const char* kCluster = R"({"format": "hethub-cluster/1",
-  "kinds": {"fast": {"backend": "emulated:A100-80GB-SXM:scale=1000", "memory_gib": 1},
-            "slow": {"backend": "emulated:T4:scale=1000", "memory_gib": 1}},
+  "kinds": {"fast": {"backend": "emulated:A100-80GB-SXM:scale=50", "memory_gib": 1},
+            "slow": {"backend": "emulated:T4:scale=50", "memory_gib": 1}},
   "nodes": [{"name": "n", "devices": [{"kind": "fast", "count": 1}, {"kind": "slow", "count": 1}]}]})";
 
 class Emulated : public testing::Test {

@@ -33,7 +33,7 @@ TEST(Training, replicas_are_checked_bit_by_bit_and_sgd_does_not_go_on_as_adamw) 
       "--resume auto --verify-replicas --lr-schedule wsd --decay-steps 1 ";
   const Outcome first = space.hethub(train + "--optimizer sgd --steps 2");
   ASSERT_EQ(first.status, 0) << first.output;
-  EXPECT_TRUE(first.says("have the same bits on all ranks that hold them")) << first.output;
+  EXPECT_TRUE(first.says("are bit-equal on all their ranks")) << first.output;
   const Outcome other = space.hethub(train + "--optimizer adamw --steps 3");
   EXPECT_NE(other.status, 0);
   EXPECT_TRUE(other.says("expected sgd, as the run began")) << other.output;
