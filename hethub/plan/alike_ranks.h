@@ -17,7 +17,8 @@ class RankSignatures {
   RankSignatures(const Plan& plan, const ModelConfig& model, const std::vector<Segment>& segments);
 
   /// Equal for two ranks, of this plan or of another of the same model and sequence length, that
-  /// have arenas of one size and, on one kind, ops of one cost.
+  /// have arenas of one size and, on one kind, ops of one cost. What a group op costs depends on
+  /// the links between the members besides.
   std::string of(const RankPosition& at);
 
   /// The schedule of a pipeline; those with as many stages and micro-batches share it.
@@ -40,7 +41,7 @@ class RankSignatures {
 };
 
 /// The rank plans of a plan, each kept once for all ranks that are alike: their names, numbers,
-/// `position` and segments are those of the first.
+/// `position`, `groups` and segments are those of the first.
 struct RankPlans {
   std::vector<RankPlan> distinct = {};
   std::vector<int> index_of_rank = {};  ///< into `distinct`

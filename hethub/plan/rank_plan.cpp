@@ -229,7 +229,28 @@ std::int64_t summary_numbers(std::int64_t ranks) { return kSummaryNumbers + rank
 
 int RankPlan::program_of(const Action& action) const {
   const auto found = std::find(positions.begin(), positions.end(), action.position);
+  require(found != positions.end(), [&] {
+    return ErrorParts{.what = text("rank plan of rank ", rank, ": action"),
+                      .found = name_of(action),
+                      .expected = "an action on a position that it holds",
+                      .fix = "build schedule and rank plan from one plan"};
+  });
   return static_cast<int>(found - positions.begin());
+}
+
+// Plans give stages their layers in turn (stage_of_position); a schedule may not say otherwise.
+void require_in_turn(const Schedule& schedule) {
+  for (const std::vector<int>& worker_of : schedule.worker_of) {
+    for (int position = 0; position < schedule.positions(); ++position) {
+      const int turn = stage_of_position(position, schedule.workers());
+      require(worker_of[position] == turn, [&] {
+        return ErrorParts{.what = text(schedule.name, " schedule: position ", position),
+                          .found = text("worker ", worker_of[position]),
+                          .expected = text(turn),
+                          .fix = "let its workers take the positions in turn"};
+      });
+    }
+  }
 }
 
 Schedule schedule_of(const Plan& plan, int pipeline) {
@@ -249,6 +270,7 @@ RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
 RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
                         const std::vector<Segment>& segments, const RankPosition& at,
                         const Schedule& schedule, const RankPlanOptions& options) {
+  require_in_turn(schedule);
   const Stage& stage = plan.pipelines.at(at.pipeline).stages.at(at.stage);
   RankPlan made{.rank = stage.ranks.at(at.place),
                 .position = at,

@@ -1,6 +1,7 @@
 #include "hethub/predict/plan_step.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "hethub/plan/schedule.h"
 #include "hethub/predict/alike_pipelines.h"
 #include "hethub/predict/group_sums.h"
+#include "hethub/predict/lane_messages.h"
 
 namespace hethub {
 namespace {
@@ -52,9 +54,16 @@ class StepWriter {
     for (; at.place < std::ssize(ranks); ++at.place) {
       at_ = at;
       rank_ = ranks[at.place];
+      if (numbers_.sends_from_lanes) sent_.emplace(schedule_, at.stage);
       for (const Action& action : schedule_.actions[at.stage]) {
         if (wanted(action)) write_action(action);
       }
+    }
+  }
+
+  void await_sent(const std::vector<int>& messages) {
+    for (const int message : messages) {
+      builder_.await(device(), message, label_);
     }
   }
 
@@ -143,6 +152,8 @@ class StepWriter {
   }
 
   void write_action(const Action& action) {
+    label_ = label_number(action);
+    if (sent_ && LaneMessages::takes_lane(action)) await_sent(sent_->free_lane(action));
     if (action.is_compute()) {
       write_compute(action);
     } else if (action.is_send()) {
@@ -156,7 +167,6 @@ class StepWriter {
 
   // Some buckets begin meanwhile, each after its check.
   void write_compute(const Action& action) {
-    const int label = label_number(action);
     double done = 0;  // seconds of the phases that have been written
     double start = 0;
     for (const Phase phase : phases_of(action.kind)) {
@@ -165,14 +175,14 @@ class StepWriter {
         const bool is_now = bucket.position == action.position &&
                             bucket.micro_batch == action.micro_batch && bucket.phase == phase;
         if (!is_now) break;
-        builder_.work(device(), done + bucket.after_seconds - start + bucket.check_seconds, label);
+        builder_.work(device(), done + bucket.after_seconds - start + bucket.check_seconds, label_);
         begun_.push_back(builder_.add_message());
-        builder_.signal(device(), begun_.back(), label);
+        builder_.signal(device(), begun_.back(), label_);
         start = done + bucket.after_seconds;
       }
       done += phase_seconds(action, phase);
     }
-    builder_.work(device(), done - start, label);
+    builder_.work(device(), done - start, label_);
   }
 
   const std::vector<BucketNumbers>& buckets() const {
@@ -184,49 +194,48 @@ class StepWriter {
   void write_send(const Action& action) {
     const WorkerAction far = far_end(schedule_, action);
     const int boundary = std::min(action.position, far.action.position);
-    const int label = label_number(action);
     for_each_part(action, boundary, [&](const BoundaryMessage& part, double bytes, int message) {
       if (part.from_place != at_.place) return;
-      builder_.send(device(), device_of(far.worker, part.to_place), bytes, message, label);
+      builder_.send(device(), device_of(far.worker, part.to_place), bytes, message, label_);
+      if (sent_) sent_->add(action, message);
     });
   }
 
   void write_recv(const Action& action) {
     const WorkerAction far = far_end(schedule_, action);
     const int boundary = std::min(action.position, far.action.position);
-    const int label = label_number(action);
     for_each_part(
         far.action, boundary, [&](const BoundaryMessage& part, double bytes, int message) {
           if (part.to_place != at_.place) return;
-          builder_.recv(device(), device_of(far.worker, part.from_place), bytes, message, label);
+          builder_.recv(device(), device_of(far.worker, part.from_place), bytes, message, label_);
         });
   }
 
   void write_step_action(const Action& action) {
-    const int label = label_number(action);
     if (action.kind == ActionKind::kCheckGradients) {
+      if (sent_) await_sent(sent_->free_all());
       // Those that have begun are checked.
-      if (begun_.empty()) builder_.work(device(), numbers_.check_seconds[rank_], label);
+      if (begun_.empty()) builder_.work(device(), numbers_.check_seconds[rank_], label_);
     } else if (action.kind == ActionKind::kNormGradients) {
-      builder_.work(device(), numbers_.norm_seconds[rank_], label);
+      builder_.work(device(), numbers_.norm_seconds[rank_], label_);
     } else if (action.kind == ActionKind::kUpdate) {
-      builder_.work(device(), numbers_.update_seconds[rank_], label);
+      builder_.work(device(), numbers_.update_seconds[rank_], label_);
     } else if (action.kind == ActionKind::kSyncGradients) {
-      write_sums(label);
+      write_sums();
     } else if (action.kind == ActionKind::kSyncParameters) {
       for (const BucketSum& bucket : sums_[rank_]) {
-        write_sum(bucket, bucket.parameters, label);
+        write_sum(bucket, bucket.parameters, label_);
       }
     } else if (!stepwise_) {
-      builder_.meet(device(), summary_, label);
+      builder_.meet(device(), summary_, label_);
     } else if (norm_.size() == 1) {
-      builder_.take_part(norm_[0], rank_, label);
+      builder_.take_part(norm_[0], rank_, label_);
     }
   }
 
   // Buckets that have begun are summed beside what the rank does, one after another; it waits for
   // the last of them and then sums the others.
-  void write_sums(int label) {
+  void write_sums() {
     const auto begun = static_cast<int>(begun_.size());
     if (begun > 0) builder_.use_lane(SimLane::kBeside);
     for (int bucket = 0; bucket < begun; ++bucket) {
@@ -238,10 +247,10 @@ class StepWriter {
       const int done = builder_.add_message();
       builder_.signal(device(), done);
       builder_.use_lane(SimLane::kMain);
-      builder_.await(device(), done, label);
+      builder_.await(device(), done, label_);
     }
     for (int bucket = begun; bucket < std::ssize(sums_[rank_]); ++bucket) {
-      write_sum(sums_[rank_][bucket], sums_[rank_][bucket].gradients, label);
+      write_sum(sums_[rank_][bucket], sums_[rank_][bucket].gradients, label_);
     }
     begun_.clear();
   }
@@ -361,7 +370,9 @@ class StepWriter {
   int pipeline_ = 0;
   std::vector<Crossing> crossings_ = {};  // by direction, activation or gradient, and position
   RankPosition at_ = {};
-  int rank_ = 0;  // of the plan, at at_
+  int rank_ = 0;                           // of the plan, at at_
+  std::optional<LaneMessages> sent_ = {};  // of that rank
+  int label_ = -1;                         // of the action that is being written
 };
 
 }  // namespace

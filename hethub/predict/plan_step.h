@@ -34,6 +34,9 @@ struct StepNumbers {
   std::vector<std::vector<BucketNumbers>> buckets = {};
   std::vector<double> norm_seconds = {};    ///< by rank of the plan: kNormGradients' ops
   std::vector<double> update_seconds = {};  ///< by rank of the plan: kUpdate's ops
+  /// Whether messages leave from a micro-batch's lane, which is taken until they have left; other
+  /// trainers give each message memory of its own.
+  bool sends_from_lanes = true;
 };
 
 /// Whether tasks get labels: a timeline needs one for each action, a sum of times one for each kind

@@ -54,16 +54,6 @@ class GroupPricer {
   std::vector<std::pair<GroupStart, double>> known_ = {};
 };
 
-// The devices of a rank's tensor-parallel group.
-std::vector<int> group_devices(const RankPlan& rank, const std::vector<int>& devices) {
-  std::vector<int> group;
-  if (rank.groups.empty()) return group;
-  for (const int member : rank.groups[0]) {
-    group.push_back(devices.at(member));
-  }
-  return group;
-}
-
 // When each bucket begins, and its check: the phase's instructions up to then.
 std::vector<BucketNumbers> bucket_numbers(const RankPlan& rank, const CostModel& costs,
                                           const GroupPrice& group_seconds) {
@@ -83,9 +73,10 @@ std::vector<BucketNumbers> bucket_numbers(const RankPlan& rank, const CostModel&
   return all;
 }
 
+// `devices_of_group`: those of its tensor-parallel group.
 RankNumbers rank_numbers(const RankPlan& rank, const CostModel& costs,
-                         const std::vector<int>& devices) {
-  GroupPricer group(costs, group_devices(rank, devices));
+                         const std::vector<int>& devices_of_group) {
+  GroupPricer group(costs, devices_of_group);
   const auto group_seconds = [&](const GroupStart& op) { return group.seconds(op); };
   RankNumbers numbers{.check = price_ops(costs, rank.kind, rank.check_ops),
                       .norm = price_ops(costs, rank.kind, rank.norm_ops),
@@ -108,6 +99,61 @@ RankNumbers rank_numbers(const RankPlan& rank, const CostModel& costs,
   return numbers;
 }
 
+// The numbers of a plan's ranks, those of alike ranks whose groups have alike links once.
+class PlanPricer {
+ public:
+  PlanPricer(const Plan& plan, const RankPlans& ranks, const CostModel& costs)
+      : plan_(plan),
+        ranks_(ranks),
+        costs_(costs),
+        devices_(cluster_ranks_of(plan, costs.ranks())) {}
+
+  const RankNumbers& of(const RankPosition& at) {
+    const int rank = plan_.pipelines[at.pipeline].stages[at.stage].ranks[at.place];
+    const int index = ranks_.index_of_rank.at(rank);
+    std::vector<int> group;
+    if (!ranks_.distinct[index].groups.empty()) {
+      for (const int member : tensor_group_of(plan_, at)) {
+        group.push_back(devices_.at(member));
+      }
+    }
+    const auto [place, is_new] = known_.try_emplace({index, pattern_of(group)});
+    if (is_new) place->second = rank_numbers(ranks_.distinct[index], costs_, group);
+    return place->second;
+  }
+
+ private:
+  // Which members share a node: they are of one kind, so that links are told apart by it alone.
+  std::vector<int> pattern_of(const std::vector<int>& group) const {
+    std::map<int, int> nodes;
+    std::vector<int> pattern;
+    for (const int device : group) {
+      const int node = costs_.ranks()[device].node;
+      pattern.push_back(nodes.try_emplace(node, static_cast<int>(nodes.size())).first->second);
+    }
+    return pattern;
+  }
+
+  const Plan& plan_;
+  const RankPlans& ranks_;
+  const CostModel& costs_;
+  std::vector<int> devices_;
+  std::map<std::pair<int, std::vector<int>>, RankNumbers> known_ = {};
+};
+
+// Calls `use(position, rank)` for each rank of the plan.
+template <typename Use>
+void for_each_rank(const Plan& plan, const Use& use) {
+  for (int pipeline = 0; pipeline < std::ssize(plan.pipelines); ++pipeline) {
+    const std::vector<Stage>& stages = plan.pipelines[pipeline].stages;
+    for (int stage = 0; stage < std::ssize(stages); ++stage) {
+      for (int place = 0; place < std::ssize(stages[stage].ranks); ++place) {
+        use({pipeline, stage, place}, stages[stage].ranks[place]);
+      }
+    }
+  }
+}
+
 // Which of a rank's four accounts a bar belongs to.
 double* account_of(RankPrediction& rank, const SimLabel& label) {
   if (label.action.is_transfer()) return &rank.transfer_seconds;
@@ -116,7 +162,8 @@ double* account_of(RankPrediction& rank, const SimLabel& label) {
 
 // Time spent waiting for a message of the pipeline is bubble; that in a collective is not.
 bool is_bubble(const SimTask& task, const SimLabel& label) {
-  return task.kind == SimTaskKind::kRecv && label.action.is_recv();
+  const bool in_collective = label.action.is_transfer() && !label.action.is_recv();
+  return task.kind == SimTaskKind::kRecv && !in_collective;
 }
 
 // The device that does another's tasks for it: it itself, or one that is alike.
@@ -198,11 +245,7 @@ Efficiency efficiency_of(const Plan& plan, const ModelConfig& model, const CostM
 
 StepNumbers numbers_of(const Plan& plan, const RankPlans& ranks, const CostModel& costs,
                        ProgramCost* cost) {
-  const std::vector<int> devices = cluster_ranks_of(plan, costs.ranks());
-  std::vector<RankNumbers> distinct;
-  for (const RankPlan& one : ranks.distinct) {
-    distinct.push_back(rank_numbers(one, costs, devices));
-  }
+  PlanPricer pricer(plan, ranks, costs);
   StepNumbers numbers;
   ProgramCost total;
   for (int number = 0; number < std::ssize(plan.pipelines); ++number) {
@@ -211,27 +254,32 @@ StepNumbers numbers_of(const Plan& plan, const RankPlans& ranks, const CostModel
     const auto count = static_cast<int>(pipeline.stages.size());
     const auto ranges = static_cast<int>(pipeline.stages.front().layers.size());
     for (int position = 0; position < count * ranges; ++position) {
-      const Stage& stage = pipeline.stages[stage_of_position(position, count)];
-      const RankNumbers& one = distinct[ranks.index_of_rank.at(stage.ranks.front())];
+      const RankPosition first = {number, stage_of_position(position, count), 0};
+      const Stage& stage = pipeline.stages[first.stage];
+      const RankNumbers& one = pricer.of(first);
       stages.push_back(one.stages.at(range_of_position(position, count)));
       // The first copy of a stage has its share of the sequences.
-      const IndexRange own = sequences_of(plan, {number, stage_of_position(position, count), 0});
+      const IndexRange own = sequences_of(plan, first);
       stages.back().sent_bytes *=
           static_cast<double>(pipeline.micro_batch_size) / static_cast<double>(own.size());
       if (position >= count) continue;
       total.add(one.compute, pipeline.micro_batches * static_cast<int>(stage.ranks.size()));
     }
   }
-  for (const int index : ranks.index_of_rank) {
-    const RankNumbers& one = distinct[index];
+  for (auto* seconds : {&numbers.check_seconds, &numbers.norm_seconds, &numbers.update_seconds}) {
+    seconds->resize(plan.world_size());
+  }
+  numbers.buckets.resize(plan.world_size());
+  for_each_rank(plan, [&](const RankPosition& at, int rank) {
+    const RankNumbers& one = pricer.of(at);
     total.add(one.check);
     total.add(one.norm);
     total.add(one.update);
-    numbers.check_seconds.push_back(one.check.seconds);
-    numbers.buckets.push_back(one.buckets);
-    numbers.norm_seconds.push_back(one.norm.seconds);
-    numbers.update_seconds.push_back(one.update.seconds);
-  }
+    numbers.check_seconds[rank] = one.check.seconds;
+    numbers.buckets[rank] = one.buckets;
+    numbers.norm_seconds[rank] = one.norm.seconds;
+    numbers.update_seconds[rank] = one.update.seconds;
+  });
   if (cost != nullptr) *cost = total;
   return numbers;
 }

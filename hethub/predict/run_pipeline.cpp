@@ -99,7 +99,8 @@ SimStep RunPipeline::step(const std::vector<double>& after) const {
   const StepNumbers numbers{.stages = {numbers_},
                             .check_seconds = std::vector<double>(after.size()),
                             .norm_seconds = std::vector<double>(after.size()),
-                            .update_seconds = after};
+                            .update_seconds = after,
+                            .sends_from_lanes = false};
   std::vector<int> devices(after.size());
   std::iota(devices.begin(), devices.end(), 0);
   const CostModel costs(cluster(), {});

@@ -203,8 +203,7 @@ void StepBuilder::finish_message(const SimCollective& collective, int position, 
   if (step.kind == StepKind::kRecv) {
     accept(rank, collective.group[step.peer], bytes_of(collective, step.to), envelope);
   } else {
-    tasks_of(rank).push_back(
-        {.kind = SimTaskKind::kRecv, .message = envelope.message, .label = envelope.label});
+    await(rank, envelope.message, envelope.label);
   }
 }
 

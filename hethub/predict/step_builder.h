@@ -99,7 +99,7 @@ class StepBuilder {
   /// `rank` tells its other lane something: it has at once what `message` says.
   void signal(int rank, int message, int label = -1);
 
-  /// `rank` waits for what its other lane tells.
+  /// `rank` waits for what its other lane tells or until a message that it has sent has left.
   void await(int rank, int message, int label = -1);
 
   /// A collective as one event, to which that many ranks come. Returns its number.

@@ -41,8 +41,7 @@ double step_seconds_of(const std::vector<ChosenPipeline>& pipelines) {
     update = std::max(update, one.column.update);
     exchange = std::max(exchange, one.column.exchange);
   }
-  const auto replicas = static_cast<double>(pipelines.size());
-  return slowest + update + 2 * (replicas - 1) / replicas * exchange;
+  return slowest + update + exchanges(std::ssize(pipelines)) * exchange;
 }
 
 // Each micro-batch goes to the pipeline that would end it first: the last end is then the earliest

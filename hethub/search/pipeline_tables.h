@@ -67,6 +67,12 @@ struct PipelineColumn {
   double exchange = 0;                   ///< the longest
 };
 
+/// Of what so many replicas sum and hand out again, the share that each of them sends in both
+/// together: that of the algorithms that training_choices names.
+constexpr double exchanges(std::int64_t replicas) {
+  return 2 * static_cast<double>(replicas - 1) / static_cast<double>(replicas);
+}
+
 /// Fills in what follows from size and stages.
 PipelineColumn column_of(const PipelineTables& tables, int size, std::vector<PickedStage> stages);
 

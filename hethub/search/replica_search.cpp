@@ -26,10 +26,7 @@ struct Box {
   double pipelines_seconds = 0;  // its pipelines are proven to take as long
   double reached_seconds = 0;    // the relaxation takes the batch in this time
 
-  static double share(std::int64_t replicas) {
-    return 2 * static_cast<double>(replicas - 1) / static_cast<double>(replicas);
-  }
-  double after() const { return least_update + share(least_replicas) * least_exchange; }
+  double after() const { return least_update + exchanges(least_replicas) * least_exchange; }
   double bound() const { return pipelines_seconds + after(); }
 };
 
@@ -135,10 +132,9 @@ class ReplicaSearch {
   // Which side to divide, and what it leaves uncertain in seconds.
   std::pair<int, double> widest(const Box& box) const {
     const double update = box.most_update - box.least_update;
-    const double exchange =
-        Box::share(box.most_replicas) * (box.most_exchange - box.least_exchange);
+    const double exchange = exchanges(box.most_replicas) * (box.most_exchange - box.least_exchange);
     const double replicas =
-        (Box::share(box.most_replicas) - Box::share(box.least_replicas)) * box.least_exchange;
+        (exchanges(box.most_replicas) - exchanges(box.least_replicas)) * box.least_exchange;
     if (replicas >= update && replicas >= exchange) return {2, replicas};
     return update >= exchange ? std::pair{0, update} : std::pair{1, exchange};
   }

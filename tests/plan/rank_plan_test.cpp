@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "hethub/base/error.h"
 #include "hethub/plan/alike_ranks.h"
 #include "hethub/plan/group_ops.h"
 #include "tests/plan/small_plan.h"
@@ -65,6 +66,15 @@ TEST(GroupOps, a_workspace_holds_what_the_collective_needs_of_every_kind_and_dty
       }
     }
   }
+}
+
+TEST(RankPlan, a_schedule_that_gives_positions_to_other_workers_than_the_plan_is_refused) {
+  const ModelConfig model = small_model();
+  const Plan plan = small_plan(false);
+  Schedule schedule = schedule_of(plan, 0);
+  EXPECT_NO_THROW(make_rank_plan(plan, model, segments_of(plan, model), {}, schedule));
+  std::swap(schedule.worker_of[0][0], schedule.worker_of[0][1]);
+  EXPECT_THROW(make_rank_plan(plan, model, segments_of(plan, model), {}, schedule), Error);
 }
 
 // Every element of every tensor is updated by exactly one rank.

@@ -246,6 +246,45 @@ TEST(Predict, permuting_ranks_of_one_kind_changes_nothing_but_who_adds_up_the_no
   }
 }
 
+// The pairs are alike in all but where their members stand.
+TEST(Predict, a_group_op_costs_what_the_links_of_its_own_group_take) {
+  const ModelConfig model = example_model(4);
+  Cluster cluster = example_cluster(0, 0);
+  cluster.nodes = {{.name = "n", .devices = {{"a", 3}}}, {.name = "m", .devices = {{"a", 3}}}};
+  cluster.links = {{"a", "a", LinkScope::kNode, RouteKind::kDirect, {1e-6, 1e11}},
+                   {"a", "a", LinkScope::kNetwork, RouteKind::kHostStaged, {1e-5, 1e7}}};
+  const CostModel costs(cluster, {});
+  const auto pair_on = [](int first) {
+    Pipeline pipeline = example_pipeline({first}, {"a"}, {4}, 1, 4);
+    pipeline.stages[0].ranks = {first, first + 1};
+    pipeline.stages[0].tensor_parallel = 2;
+    return pipeline;
+  };
+  const auto of = [&](int first, int second) {
+    Plan plan = example_plan({pair_on(first), pair_on(second)});
+    plan.bucket_bytes = 4;  // each tensor alone, so that the ranks own alike
+    return predict(plan, model, costs);
+  };
+  const Prediction near_first = of(0, 2);
+  const Prediction far_first = of(2, 0);
+  EXPECT_NEAR(near_first.step_seconds, far_first.step_seconds, 1e-3 * far_first.step_seconds);
+  for (const Prediction* one : {&near_first, &far_first}) {
+    EXPECT_GT(one->ranks[2].compute_seconds, 2 * one->ranks[0].compute_seconds);
+  }
+}
+
+// Stage 1 has one lane: the second activation, there at 21 s, is taken once the first gradient has
+// left at 24 s.
+TEST(Predict, a_lane_takes_its_next_micro_batch_when_what_was_sent_from_it_has_left) {
+  const CostModel costs(example_cluster(2, 0, {0, 10}), {});
+  const Plan plan = example_plan({example_pipeline({0, 1}, {"a", "a"}, {1, 1}, 1, 2)});
+  StepNumbers numbers{.check_seconds = {0, 0}, .norm_seconds = {0, 0}, .update_seconds = {0, 0}};
+  numbers.stages.push_back(std::vector<StageNumbers>(2, {{1.0, 2.0, 0.0}, 100}));
+  StepBuilder builder(costs);
+  write_step(builder, plan, {}, numbers, {0, 1}, Labels::kNone, StepPart::kPipelines);
+  EXPECT_NEAR(simulate(builder.step()).step_seconds, 39, 1e-9);
+}
+
 TEST(Predict, efficiency_counts_six_flops_a_parameter_and_full_attention) {
   const ModelConfig model = example_model(4);
   Costs measured;

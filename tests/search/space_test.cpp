@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include "hethub/collective/choice.h"
+#include "hethub/search/pipeline_tables.h"
+
 namespace hethub {
 namespace {
 
@@ -41,6 +44,17 @@ TEST(Space, there_are_as_many_shapes_as_words_with_so_many_letters) {
   EXPECT_EQ(all_shapes(classes_of({1, 1, 1}), 8).size(), 3U + 6U + 6U);
   EXPECT_EQ(all_shapes(classes_of({1, 1, 1}), 2).size(), 3U + 6U);
   EXPECT_TRUE(all_shapes(classes_of({2}), 0).empty());
+}
+
+TEST(PipelineTables, replicas_exchange_what_the_collectives_of_training_send) {
+  for (int replicas = 1; replicas <= 17; ++replicas) {
+    double share = 0;
+    for (const CollectiveOp op : {CollectiveOp::kReduceScatter, CollectiveOp::kAllGather}) {
+      const CollectiveCall call = call_of(op, replicas, 1 << 20, DType::kF32);
+      share += traffic_of(chosen_algorithm(training_choices(), call)).share;
+    }
+    EXPECT_NEAR(exchanges(replicas), share, 1e-12) << replicas;
+  }
 }
 
 TEST(Space, every_split_covers_all_layers_once) {
