@@ -16,6 +16,7 @@
 #include "hethub/cluster/cluster_file.h"
 #include "hethub/cost/costs_file.h"
 #include "hethub/plan/validate.h"
+#include "hethub/predict/running_cost.h"
 #include "hethub/predict/what_if.h"
 #include "hethub/search/reasons.h"
 #include "hethub/trace/perfetto.h"
@@ -31,6 +32,7 @@ struct PredictArguments {
   std::string trace = {};
   std::vector<std::string> what_if = {};
   bool sensitivity = false;
+  double tokens = 0;
   bool no_bound = false;
   ValidateArguments validate = {};
 };
@@ -142,6 +144,28 @@ void print(const std::vector<Gain>& gains) {
   }
 }
 
+// A step's energy and price, and how long so many tokens take; what is not known is left out.
+Json running_json(const RunningCost& cost, const Prediction& prediction, double tokens) {
+  Json all = Json::object();
+  const auto add = [&](const std::string& of, double seconds) {
+    if (cost.watts > 0) all[of + "_kilowatt_hours"] = cost.kilowatt_hours(seconds);
+    if (cost.usd_per_hour > 0) all[of + "_usd"] = cost.usd(seconds);
+  };
+  add("step", prediction.step_seconds);
+  if (tokens <= 0) return all;
+  const double seconds = tokens / prediction.tokens_per_second;
+  all["run_tokens"] = tokens;
+  all["run_days"] = seconds / 86400;
+  add("run", seconds);
+  return all;
+}
+
+void print_running(const Json& running) {
+  for (const auto& [name, value] : running.items()) {
+    std::printf("predicted %-20s %.6g\n", name.c_str(), value.get<double>());
+  }
+}
+
 UpperBound bound_of(const Plan& plan, const ModelConfig& model, const CostModel& costs) {
   SearchRequest request(costs);
   request.model = model;
@@ -169,13 +193,17 @@ int run_predict(const PredictArguments& arguments, bool json) {
   const UpperBound bound = arguments.no_bound ? UpperBound{} : bound_of(plan, model, costs);
   const std::vector<Gain> gains =
       gains_asked_for(arguments, plan, model, costs, prediction.step_seconds);
+  const Json running =
+      running_json(running_cost_of(plan, costs.cluster()), prediction, arguments.tokens);
   if (json) {
     Json object = json_of(prediction, bound, costs.costs());
     object["prediction_cpu_seconds"] = seconds;
+    if (!running.empty()) object["running"] = running;
     if (!gains.empty()) object["what_if"] = json_of(gains);
     std::cout << object.dump() << '\n';
   } else {
     print_table(prediction, bound, costs.costs());
+    print_running(running);
     print(gains);
   }
   return 0;
@@ -194,6 +222,10 @@ void add_predict(CLI::App& app, VerbCall& call) {
   command.add_option("--what-if", arguments->what_if,
                      "PART=FACTOR: the plan's step if links, copies, launches or a kind were so "
                      "many times as fast");
+  command
+      .add_option("--tokens", arguments->tokens,
+                  "say how many days so many tokens take, and what they cost")
+      ->check(CLI::PositiveNumber);
   command.add_flag("--no-bound", arguments->no_bound,
                    "leave out the upper bound, which is a search of its own");
   command.add_flag("--sensitivity", arguments->sensitivity,

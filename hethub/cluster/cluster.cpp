@@ -49,6 +49,9 @@ void check_kinds(const Cluster& cluster, Faults& faults) {
     }
     faults.expect(kind.memory_bytes_per_s >= 0, where + ": memory_gb_per_s",
                   text(kind.memory_bytes_per_s / 1e9), "0 or more", "correct it");
+    faults.expect(kind.watts >= 0, where + ": watts", text(kind.watts), "0 or more", "correct it");
+    faults.expect(kind.usd_per_hour >= 0, where + ": usd_per_hour", text(kind.usd_per_hour),
+                  "0 or more", "correct it");
     faults.expect(kind.cores_per_rank >= 0, where + ": cores_per_rank", text(kind.cores_per_rank),
                   "0 or more", "correct it");
     faults.expect(kind.host_copy.latency_s >= 0 && kind.host_copy.bytes_per_s >= 0,

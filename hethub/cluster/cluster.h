@@ -48,6 +48,8 @@ struct Kind {
   LinkRate host_copy = {};  ///< between device and host; bytes_per_s 0: the host reads it directly
   int processors = 0;       ///< that share a product's tiles out (SMs, CUs); 0: not known
   RoofFractions efficiency = {};
+  double watts = 0;         ///< of one device at work; 0: not known
+  double usd_per_hour = 0;  ///< of one device; 0: not known
 
   friend bool operator==(const Kind&, const Kind&) = default;
 };

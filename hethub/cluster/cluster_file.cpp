@@ -51,15 +51,17 @@ std::map<std::string, double> parse_peaks(const Json& peaks, const std::string& 
 }
 
 Kind parse_kind(const std::string& name, const Json& object, const std::string& where) {
-  check_keys(
-      object, where,
-      {"backend", "memory_gib", "peak_tflops", "memory_gb_per_s", "cores_per_rank", "host_copy"});
+  check_keys(object, where,
+             {"backend", "memory_gib", "peak_tflops", "memory_gb_per_s", "cores_per_rank",
+              "host_copy", "watts", "usd_per_hour"});
   const double gib = get<double>(object, where, "memory_gib");
   Kind kind{.name = name,
             .backend = get_or<std::string>(object, where, "backend", name),
             .memory_bytes = std::llround(std::clamp(gib, 0.0, 1e9) * kGib),
             .memory_bytes_per_s = get_or<double>(object, where, "memory_gb_per_s", 0) * 1e9,
-            .cores_per_rank = get_or<int>(object, where, "cores_per_rank", 0)};
+            .cores_per_rank = get_or<int>(object, where, "cores_per_rank", 0),
+            .watts = get_or<double>(object, where, "watts", 0),
+            .usd_per_hour = get_or<double>(object, where, "usd_per_hour", 0)};
   if (const Json& peaks = member(object, "peak_tflops"); !peaks.is_null()) {
     kind.peak_flops_per_s = parse_peaks(peaks, where + ".peak_tflops");
   }
@@ -122,6 +124,8 @@ Json kind_json(const Kind& kind) {
   }
   if (kind.memory_bytes_per_s > 0) object["memory_gb_per_s"] = kind.memory_bytes_per_s / 1e9;
   if (kind.cores_per_rank > 0) object["cores_per_rank"] = kind.cores_per_rank;
+  if (kind.watts > 0) object["watts"] = kind.watts;
+  if (kind.usd_per_hour > 0) object["usd_per_hour"] = kind.usd_per_hour;
   if (kind.host_copy.bytes_per_s > 0) object["host_copy"] = rate_json(kind.host_copy);
   return object;
 }
