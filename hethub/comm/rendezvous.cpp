@@ -139,6 +139,7 @@ void answer_higher(Meeting& meeting, int listener) {
 
 void meet_as_master(Meeting& meeting) {
   const RendezvousOptions& options = meeting.options;
+  wait_for_name(options.master_address, meeting.deadline, options.on_notice);
   const Descriptor listener = listen_at(listening_address(options), options.master_port);
   std::map<int, MetPeer> met;
   try {
@@ -214,6 +215,7 @@ Descriptor introduced(Descriptor socket, const Meeting& meeting, const Dialling&
 
 void meet_as_member(Meeting& meeting) {
   const RendezvousOptions& options = meeting.options;
+  wait_for_name(options.master_address, meeting.deadline, options.on_notice);
   const Dialling to_master = way_to_master(options);
   Descriptor master = connect_to(to_master, meeting.deadline);
   const std::string address = advertised_address(options, master.get());
@@ -372,10 +374,9 @@ void check_options(const RendezvousOptions& options) {
 
 std::unique_ptr<Messenger> join_world(const RendezvousOptions& options) {
   check_options(options);
-  Meeting meeting{.options = options,
-                  .credentials = {.secret = options.secret},
-                  .mine = introduction_of(options),
-                  .deadline = after_seconds(options.timeout_s)};
+  Meeting meeting{.options = options, .mine = introduction_of(options)};
+  meeting.credentials.secret = options.secret;
+  meeting.deadline = after_seconds(options.timeout_s);
   meeting.table.resize(static_cast<std::size_t>(options.world_size));
   meeting.sockets.resize(meeting.table.size());
   meeting.control.resize(meeting.table.size());

@@ -30,15 +30,16 @@ struct RendezvousOptions {
   bool force_tcp = false;       ///< no shared memory, even between ranks of one host
   std::int64_t ring_bytes = 1 << 20;  ///< shared memory in each direction of a pair
   int messages = 1024;                ///< most under way at once
-  /// Told about ranks that are silent, in a sentence for people; on a thread of its own.
+  /// Told about ranks that are silent and names that are not known yet, in a sentence for people;
+  /// on a thread of its own.
   std::function<void(const std::string& sentence)> on_notice = {};
 };
 
-/// Meets the other ranks: rank 0 listens at the master's address and port, all others dial it, and
-/// then each other; the first connection to rank 0 stays as the control connection (control.h).
-/// Every connection is authenticated both ways by HMAC-SHA256 of random challenges under the
-/// secret, and both ends must run the same protocol and plan. Connections that do not know the
-/// secret are refused and do not hold up the others.
+/// Meets the other ranks. The master's name may become known meanwhile. Rank 0 listens at the
+/// master's address and port, all others dial it, and then each other; the first connection to rank
+/// 0 stays as the control connection (control.h). Every connection is authenticated both ways by
+/// HMAC-SHA256 of random challenges under the secret, and both ends must run the same protocol and
+/// plan. Connections that do not know the secret are refused and do not hold up the others.
 ///
 /// Throws kTimeout naming the ranks that did not come, kUnavailable if the port is in use (naming
 /// the process, if it may be seen), kInvalidConfig if this rank's secret or version is refused,

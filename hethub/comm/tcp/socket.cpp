@@ -22,12 +22,17 @@ namespace {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
+// Addresses of families that the host has; of any if it has none but loopback.
 AddressList resolve(const std::string& host, int port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_ADDRCONFIG;
   addrinfo* found = nullptr;
-  const int failed = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  int failed = 0;
+  for (const int flags : {AI_ADDRCONFIG, 0}) {
+    hints.ai_flags = flags;
+    failed = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+    if (failed == 0) break;
+  }
   if (failed != 0) {
     throw Error(ErrorCode::kUnavailable, {.what = text("address of host '", host, "'"),
                                           .found = ::gai_strerror(failed),
@@ -119,6 +124,23 @@ std::vector<std::string> addresses_of(const std::string& host) {
     all.push_back(address_of(address, at->ai_addrlen).host);
   }
   return all;
+}
+
+void wait_for_name(const std::string& host, Deadline deadline,
+                   const std::function<void(const std::string&)>& on_notice) {
+  constexpr auto kPause = std::chrono::milliseconds(200);
+  for (bool told = false;; told = true) {
+    try {
+      resolve(host, 0);
+      return;
+    } catch (const Error&) {
+      if (expired(deadline)) throw;
+    }
+    if (!told && on_notice) {
+      on_notice(text("host '", host, "' has no address yet; it is asked for until the deadline"));
+    }
+    std::this_thread::sleep_until(std::min(deadline, std::chrono::steady_clock::now() + kPause));
+  }
 }
 
 Descriptor listen_at(const std::string& host, int port) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,11 @@ struct SocketAddress {
   std::string host = {};  ///< in numbers
   int port = 0;
 };
+
+/// Waits until the host's name has an address: a new host's may not be known everywhere yet. Tells
+/// `on_notice`, if there is one, once that it waits. Throws kUnavailable at the deadline.
+void wait_for_name(const std::string& host, Deadline deadline,
+                   const std::function<void(const std::string&)>& on_notice);
 
 /// Listens at `host` (a name or address of this host) and `port`; 0 lets the system choose. Throws
 /// kUnavailable if the port is in use, naming the process that listens there if it may be seen.
