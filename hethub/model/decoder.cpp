@@ -14,7 +14,9 @@ class DecoderBuilder {
  public:
   DecoderBuilder(const ModelConfig& model, const Slice& slice, const BatchShape& shape,
                  const TensorParallel& parallel)
-      : model_(model), slice_(slice), shape_(shape), rows_(shape.rows()), parallel_(parallel) {}
+      : model_(model), slice_(slice), shape_(shape), rows_(shape.rows()), parallel_(parallel) {
+    if (splits_rows()) stream_rows_ = rows_ / parallel.width;
+  }
 
   Program build() {
     program_.name = text("layers ", slice_.begin, "-", slice_.end);
@@ -43,8 +45,9 @@ class DecoderBuilder {
   }
 
   int received() {
-    program_.received_activation = program_.add_value(
-        "received_activation", {DType::kF32, {rows_, model_.hidden_size}}, ValueRole::kReceived);
+    program_.received_activation =
+        program_.add_value("received_activation", {DType::kF32, {stream_rows_, model_.hidden_size}},
+                           ValueRole::kReceived);
     return program_.received_activation;
   }
 
@@ -59,6 +62,7 @@ class DecoderBuilder {
   }
 
   bool is_split() const { return parallel_.width > 1; }
+  bool splits_rows() const { return is_split() && parallel_.sequence; }
 
   int group_op(const std::string& name, GroupStart body, int x, int layer) {
     body.ranks = parallel_.width;
@@ -66,10 +70,27 @@ class DecoderBuilder {
     return op(name + ".wait", GroupWait{body.out_count}, {y}, layer);
   }
 
-  // The whole of what each rank of the group has a part of.
+  // All rows of what the group splits by rows.
+  int gathered(const std::string& name, int x, int layer) {
+    if (!splits_rows()) return x;
+    const std::int64_t count = program_.values[x].spec.elements();
+    return group_op(
+        name,
+        {.kind = GroupKind::kAllGather, .in_count = count, .out_count = count * parallel_.width}, x,
+        layer);
+  }
+
+  // The sum of what each rank of the group has a part of: the whole, or this rank's rows.
   int sum(const std::string& name, int part, int layer) {
     if (!is_split()) return part;
     const std::int64_t count = program_.values[part].spec.elements();
+    if (splits_rows()) {
+      return group_op(name,
+                      {.kind = GroupKind::kReduceScatter,
+                       .in_count = count,
+                       .out_count = count / parallel_.width},
+                      part, layer);
+    }
     return group_op(name, {.kind = GroupKind::kAllReduce, .in_count = count, .out_count = count},
                     part, layer);
   }
@@ -86,10 +107,12 @@ class DecoderBuilder {
   }
 
   // What follows a norm is split, so each rank has a part of the norm's gradients: that of its gain
-  // is summed with the replicas', that of its input within the pass.
+  // is summed with the replicas', that of its input within the pass. Where rows are split, the
+  // scatter that the gather becomes has summed the latter.
   int norm(const std::string& name, const std::string& weight, int x, int layer) {
-    const int y = op(name, RmsNorm{rows_, model_.hidden_size, model_.rms_norm_eps},
+    const int y = op(name, RmsNorm{stream_rows_, model_.hidden_size, model_.rms_norm_eps},
                      {x, program_.find(weight + ".weight")}, layer);
+    if (splits_rows()) return gathered(name + ".gather", y, layer);
     if (is_split()) {
       program_.forward.back().gradient_group = 0;
       program_.forward.back().gradient_ranks = parallel_.width;
@@ -136,7 +159,7 @@ class DecoderBuilder {
     const std::string weights = text("model.layers.", layer, ".");
     const int normed = norm(at + "attention.norm", weights + "input_layernorm", hidden, layer);
     const int mixed = attention(at, weights, normed, layer);
-    const Add add{rows_ * model_.hidden_size};
+    const Add add{stream_rows_ * model_.hidden_size};
     const int middle = op(at + "attention.residual", add, {hidden, mixed}, layer);
     const int normed_again =
         norm(at + "mlp.norm", weights + "post_attention_layernorm", middle, layer);
@@ -195,6 +218,7 @@ class DecoderBuilder {
   Slice slice_;
   BatchShape shape_;
   std::int64_t rows_;
+  std::int64_t stream_rows_ = rows_;  // of norms and of the stream between layers
   TensorParallel parallel_;
   Program program_ = {};
   int positions_ = -1;

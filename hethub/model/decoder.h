@@ -25,8 +25,9 @@ struct BatchShape {
 /// With `parallel.width` > 1 it is one rank's part: attention and MLP are split by heads and by the
 /// width of the MLP, embedding, head and loss by the vocabulary; group 0 of the rank is its
 /// tensor-parallel group. Values between layers, and those that stages send, are whole on every
-/// rank; "losses" are of the labels in the rank's part of the vocabulary, and 0 elsewhere.
-/// Source: Shoeybi et al., "Megatron-LM", 2019.
+/// rank or, with `parallel.sequence`, its rows: gathered after a norm, scattered as they are
+/// summed; "losses" are of the labels in the rank's part of the vocabulary, and 0 elsewhere.
+/// Sources: Shoeybi et al., "Megatron-LM", 2019; Korthikanti et al., MLSys 2023.
 Program build_forward(const ModelConfig& model, const Slice& slice, const BatchShape& shape,
                       const TensorParallel& parallel = {});
 

@@ -26,6 +26,10 @@ struct TensorParallel {
   int width = 1;
   int place = 0;  ///< of the rank in the group
   TensorLayout layout = TensorLayout::kWhole;
+
+  /// Sequence parallel: what is not split by heads, MLP or vocabulary is split by rows over the
+  /// group, in even runs.
+  bool sequence = false;
 };
 
 /// What a rank holds of one tensor: one flat range of it as it is stored.

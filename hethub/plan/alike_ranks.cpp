@@ -65,7 +65,8 @@ std::string RankSignatures::of(const RankPosition& at) {
   std::string key = text(plan_.schedule, ' ', sequences_of(plan_, at).size(), ' ',
                          timing_of(at.pipeline).alive[at.stage], " tp", stage.tensor_parallel, '/',
                          vocabulary_of(model_, tensor_parallel_of(plan_, at, layout_)).size(),
-                         layout_ == TensorLayout::kSplit);
+                         layout_ == TensorLayout::kSplit, plan_.sequence_parallel ? " sp" : "",
+                         plan_.overlap ? " o" : "");
   for (const int position : positions_of(pipeline, at.stage)) {
     const Slice slice = slice_of(plan_, model_, at.pipeline, position);
     key += text(" slice", position == 0 ? " first" : "", slice.embedding ? " e" : "",

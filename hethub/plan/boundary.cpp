@@ -7,7 +7,11 @@ namespace hethub {
 IndexRange boundary_rows(const Plan& plan, const RankPosition& at) {
   const std::int64_t length = std::max<std::int64_t>(plan.sequence_length, 1);
   const IndexRange sequences = sequences_of(plan, at);
-  return {sequences.begin * length, sequences.end * length};
+  const IndexRange rows = {sequences.begin * length, sequences.end * length};
+  if (!plan.sequence_parallel) return rows;
+  const int width = plan.pipelines.at(at.pipeline).stages.at(at.stage).tensor_parallel;
+  const IndexRange part = part_of(rows.size(), width, at.place % width);
+  return {rows.begin + part.begin, rows.begin + part.end};
 }
 
 std::vector<BoundaryMessage> boundary_messages(const Plan& plan, int pipeline, int from_stage,

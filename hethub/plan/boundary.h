@@ -15,7 +15,8 @@ struct BoundaryMessage {
   IndexRange rows = {};  ///< of the whole micro-batch
 };
 
-/// The rows of a micro-batch whose activation a rank holds at its stage's ends. A plan without a
+/// The rows of a micro-batch whose activation a rank holds at its stage's ends: those of its
+/// sequences or, with sequence parallel, its part of them. A plan without a
 /// sequence length, as that of a published run, counts one row a sequence.
 IndexRange boundary_rows(const Plan& plan, const RankPosition& at);
 

@@ -102,7 +102,10 @@ TensorLayout layout_of(const Plan& plan) {
 
 TensorParallel tensor_parallel_of(const Plan& plan, const RankPosition& at, TensorLayout layout) {
   const int width = plan.pipelines.at(at.pipeline).stages.at(at.stage).tensor_parallel;
-  return {.width = width, .place = at.place % width, .layout = layout};
+  return {.width = width,
+          .place = at.place % width,
+          .layout = layout,
+          .sequence = plan.sequence_parallel};
 }
 
 std::vector<int> tensor_group_of(const Plan& plan, const RankPosition& at) {

@@ -71,7 +71,8 @@ struct Plan {
   std::string schedule = "1f1b";  ///< a name from all_schedules()
   int zero_stage = 1;             ///< 0 and 1 run alike: docs/decisions/0007
   std::int64_t bucket_bytes = std::int64_t{64} << 20;
-  bool overlap = false;  ///< sum a bucket's gradients while the backward pass goes on
+  bool overlap = false;            ///< sum a bucket's gradients while the backward pass goes on
+  bool sequence_parallel = false;  ///< tensor-parallel groups split norms and residuals by rows
   std::vector<Pipeline> pipelines = {};
   double predicted_step_seconds = 0;  ///< what the planner expected; 0: not known
 

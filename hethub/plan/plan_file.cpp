@@ -101,7 +101,6 @@ void check_reserved(const Json& json, const std::string& name) {
       refuse(text(name, ": ", key), json.at(key), value.dump() + " (the only value supported)");
     }
   };
-  only("sequence_parallel", false);
   only("context_parallel", 1);
   only("expert_parallel", 1);
   only("expert_rows_bound", nullptr);
@@ -158,6 +157,7 @@ Plan parse_plan(const Json& json, const std::string& name) {
   plan.zero_stage = get_or<int>(json, name, "zero_stage", plan.zero_stage);
   plan.bucket_bytes = get_or<std::int64_t>(json, name, "bucket_bytes", plan.bucket_bytes);
   plan.overlap = get_or<bool>(json, name, "overlap", plan.overlap);
+  plan.sequence_parallel = get_or<bool>(json, name, "sequence_parallel", plan.sequence_parallel);
   if (json.contains("predicted")) {
     check_keys(json.at("predicted"), name + ": predicted", {"step_seconds"});
     plan.predicted_step_seconds =
@@ -201,6 +201,7 @@ Json to_json(const Plan& plan) {
                {"zero_stage", plan.zero_stage},
                {"bucket_bytes", plan.bucket_bytes},
                {"overlap", plan.overlap},
+               {"sequence_parallel", plan.sequence_parallel},
                {"pipelines", std::move(pipelines)}};
   if (plan.predicted_step_seconds > 0) {
     json["predicted"] = {{"step_seconds", plan.predicted_step_seconds}};

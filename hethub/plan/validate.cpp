@@ -146,6 +146,10 @@ class Validator {
            text("at most ", std::min(model_.vocab_size, model_.intermediate_size),
                 ", a row of each split matrix for every rank"),
            "choose another width");
+    expect(!plan_.sequence_parallel || plan_.sequence_length % width == 0, where,
+           text(width, " with sequence_parallel"),
+           text("a divisor of sequence_length=", plan_.sequence_length),
+           "choose another width, or leave sequence_parallel out");
   }
 
   void check_ranks(const std::string& where, const Stage& stage) {

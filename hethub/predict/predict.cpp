@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "hethub/base/error.h"
+#include "hethub/plan/boundary.h"
 #include "hethub/plan/group_ops.h"
 #include "hethub/plan/segments.h"
 #include "hethub/plan/validate.h"
@@ -258,10 +259,11 @@ StepNumbers numbers_of(const Plan& plan, const RankPlans& ranks, const CostModel
       const Stage& stage = pipeline.stages[first.stage];
       const RankNumbers& one = pricer.of(first);
       stages.push_back(one.stages.at(range_of_position(position, count)));
-      // The first copy of a stage has its share of the sequences.
-      const IndexRange own = sequences_of(plan, first);
+      // The first rank of a stage has its share of the rows.
+      const IndexRange own = boundary_rows(plan, first);
       stages.back().sent_bytes *=
-          static_cast<double>(pipeline.micro_batch_size) / static_cast<double>(own.size());
+          static_cast<double>(pipeline.micro_batch_size * plan.sequence_length) /
+          static_cast<double>(own.size());
       if (position >= count) continue;
       total.add(one.compute, pipeline.micro_batches * static_cast<int>(stage.ranks.size()));
     }

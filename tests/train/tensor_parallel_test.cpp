@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "hethub/base/text.h"
+#include "hethub/plan/validate.h"
 #include "tests/train/thread_ranks.h"
 
 namespace hethub {
@@ -87,6 +88,35 @@ TEST(TensorParallel, trains_the_same_at_any_mix_of_widths_and_copies) {
   }
 }
 
+TEST(SequenceParallel, trains_the_same_at_any_mix_of_widths_and_copies) {
+  const MadeSamples source(16, {16, 3, 9});
+  const Plan alone = cpu_plan(16, {pipeline(12, 1, {wide(0, 1, {0, 2})})});
+  for (const std::string family : {"qwen2", "qwen3"}) {
+    const ModelConfig model = odd_model(family, family == "qwen2");
+    const auto expected = train_in_threads(options_for(alone, model), source).front().steps;
+    int number = 0;
+    for (Plan plan : wide_layouts()) {
+      SCOPED_TRACE(text(family, ", layout ", number++));
+      plan.sequence_parallel = true;
+      plan.overlap = number % 2 == 0;
+      expect_alike(train_in_threads(options_for(plan, model), source), expected);
+    }
+  }
+}
+
+TEST(SequenceParallel, keeps_less_and_is_refused_where_rows_do_not_split_evenly) {
+  const ModelConfig model = odd_model("llama", false);
+  Plan plan = cpu_plan(16, {pipeline(4, 3, {wide(0, 4, {0, 2})})});
+  const auto segments = segments_of(plan, model);
+  const std::int64_t whole = make_rank_plan(plan, model, segments, 0).memory.arena_bytes;
+  plan.sequence_parallel = true;
+  EXPECT_LT(make_rank_plan(plan, model, segments, 0).memory.arena_bytes, whole);
+  plan.sequence_length = 18;
+  const auto errors = validate(plan, model);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_EQ(errors[0].parts().expected, "a divisor of sequence_length=18");
+}
+
 TEST(TensorParallel, trains_the_same_under_each_schedule_and_with_recompute) {
   const MadeSamples source(16, {});
   const ModelConfig model = odd_model("qwen2", true, 4);
@@ -102,8 +132,11 @@ TEST(TensorParallel, trains_the_same_under_each_schedule_and_with_recompute) {
     }
     stages[0].recompute = {{Recompute::kFull, stages[0].layers[0]}};
     stages[1].recompute = {{Recompute::kSelective, stages[1].layers[0]}};
-    SCOPED_TRACE(schedule);
-    expect_alike(train_in_threads(options_for(plan, model), source), expected);
+    for (const bool sequence : {false, true}) {
+      plan.sequence_parallel = sequence;
+      SCOPED_TRACE(text(schedule, sequence ? ", rows split" : ""));
+      expect_alike(train_in_threads(options_for(plan, model), source), expected);
+    }
   }
 }
 
