@@ -15,6 +15,7 @@
 #include "hethub/plan/plan_file.h"
 #include "hethub/search/planner_case.h"
 #include "hethub/search/reasons.h"
+#include "hethub/search/search_cache.h"
 #include "hethub/search/strategy.h"
 
 namespace hethub {
@@ -253,11 +254,14 @@ int run_plan(const PlanArguments& arguments, bool json) {
   for (const std::string& pin : arguments.pins) {
     add_pin(request.pins, pin);
   }
+  SearchCache cache(request.model, costs, request.sequence_length);
+  request.cache = &cache;
   // The limit is for the whole run: the searches that only explain the first take their part.
   request.time_limit_s = 0.6 * arguments.time_limit_s;
   Answer answer{.result = strategy->find(request)};
   if (answer.result.best.empty()) refuse_empty(answer.result);
   request.time_limit_s = 0.2 * arguments.time_limit_s;
+  request.quick = true;
   answer.bound = upper_bound_of(request, *strategy);
   answer.without = without_each_kind(request, *strategy);
   write_file(arguments.output, to_json(answer.result.best.front().plan).dump(1) + "\n");
@@ -288,8 +292,9 @@ void add_plan(CLI::App& app, VerbCall& call) {
   command.add_option("-o,--output", arguments->output, "where the best plan goes");
   command.add_option("-k", arguments->keep, "how many plans to show")->capture_default_str();
   command.add_option("--pin", arguments->pins,
-                     "fix a part: pipelines=N, stages=N, micro_batch_size=N, schedule=NAME, "
-                     "recompute=none|full, kinds=A,B, stageN.kind=K, stageN.layers=N");
+                     "fix a part: pipelines=N, stages=N, micro_batch_size=N, "
+                     "tensor_parallel=N, schedule=NAME, recompute=none|full, kinds=A,B, "
+                     "stageN.kind=K, stageN.layers=N");
   command.add_option("--time-limit", arguments->time_limit_s, "seconds")->capture_default_str();
   command.add_option("--strategy", arguments->strategy, "exact")->capture_default_str();
   command.add_option("--show-model", arguments->show_model, "say what a config.json describes");

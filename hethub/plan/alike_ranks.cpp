@@ -28,11 +28,10 @@ std::vector<std::string> held_by_rank(const std::vector<Segment>& segments, int 
   return held;
 }
 
-// The lanes of each program.
-std::string lanes_text(const std::vector<ProgramUse>& uses, std::size_t programs) {
-  std::string all;
+std::vector<int> lanes_by_program(const std::vector<ProgramUse>& uses, std::size_t programs) {
+  std::vector<int> all;
   for (std::size_t program = 0; program < programs; ++program) {
-    all += text(' ', lanes_of(uses, static_cast<int>(program)).lanes);
+    all.push_back(lanes_of(uses, static_cast<int>(program)).lanes);
   }
   return all;
 }
@@ -54,16 +53,24 @@ const RankSignatures::Timing& RankSignatures::timing_of(int pipeline) {
   if (!is_new) return timing;
   timing.schedule = hethub::schedule_of(plan_, pipeline);
   for (int worker = 0; worker < timing.schedule.workers(); ++worker) {
-    timing.alive.push_back(lanes_text(uses_of(timing.schedule, worker), ranges));
+    timing.alive.push_back(lanes_by_program(uses_of(timing.schedule, worker), ranges));
   }
   return timing;
 }
 
 std::string RankSignatures::of(const RankPosition& at) {
+  std::string key = but_for_lanes(at) + " lanes";
+  for (const int lanes : lanes_of(at)) {
+    key += text(' ', lanes);
+  }
+  return key;
+}
+
+std::string RankSignatures::but_for_lanes(const RankPosition& at) {
   const Pipeline& pipeline = plan_.pipelines.at(at.pipeline);
   const Stage& stage = pipeline.stages.at(at.stage);
-  std::string key = text(plan_.schedule, ' ', sequences_of(plan_, at).size(), ' ',
-                         timing_of(at.pipeline).alive[at.stage], " tp", stage.tensor_parallel, '/',
+  std::string key = text(plan_.schedule, ' ', sequences_of(plan_, at).size(), " tp",
+                         stage.tensor_parallel, '/',
                          vocabulary_of(model_, tensor_parallel_of(plan_, at, layout_)).size(),
                          layout_ == TensorLayout::kSplit, plan_.sequence_parallel ? " sp" : "",
                          plan_.overlap ? " o" : "");

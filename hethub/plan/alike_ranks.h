@@ -21,13 +21,21 @@ class RankSignatures {
   /// the links between the members besides.
   std::string of(const RankPosition& at);
 
+  /// Equal for two ranks whose arenas differ in the number of their lanes at most.
+  std::string but_for_lanes(const RankPosition& at);
+
+  /// The micro-batches alive at once on a rank, for each of its programs.
+  const std::vector<int>& lanes_of(const RankPosition& at) {
+    return timing_of(at.pipeline).alive[at.stage];
+  }
+
   /// The schedule of a pipeline; those with as many stages and micro-batches share it.
   const Schedule& schedule_of(int pipeline) { return timing_of(pipeline).schedule; }
 
  private:
   struct Timing {
     Schedule schedule = {};
-    std::vector<std::string> alive = {};  // by worker: the lanes of each program
+    std::vector<std::vector<int>> alive = {};  // by worker: the lanes of each program
   };
 
   const Timing& timing_of(int pipeline);

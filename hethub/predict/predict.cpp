@@ -6,9 +6,9 @@
 
 #include "hethub/base/error.h"
 #include "hethub/plan/boundary.h"
-#include "hethub/plan/group_ops.h"
 #include "hethub/plan/segments.h"
 #include "hethub/plan/validate.h"
+#include "hethub/predict/group_price.h"
 
 namespace hethub {
 namespace {
@@ -30,29 +30,6 @@ struct RankNumbers {
   ProgramCost norm = {};
   ProgramCost update = {};
   std::vector<BucketNumbers> buckets = {};
-};
-
-// Simulates the group ops of one rank's programs, each kind of them once, as if all members began
-// together: they do the same.
-class GroupPricer {
- public:
-  GroupPricer(const CostModel& costs, std::vector<int> group)
-      : costs_(costs), group_(std::move(group)) {}
-
-  double seconds(const GroupStart& op) {
-    for (const auto& [known, seconds] : known_) {
-      if (known == op) return seconds;
-    }
-    const StepBuilder builder(costs_);
-    known_.emplace_back(op, builder.alone_seconds(group_, group_algorithm(op, DType::kF32),
-                                                  group_chunks(op), DType::kF32));
-    return known_.back().second;
-  }
-
- private:
-  const CostModel& costs_;
-  std::vector<int> group_;  // ranks of the cluster
-  std::vector<std::pair<GroupStart, double>> known_ = {};
 };
 
 // When each bucket begins, and its check: the phase's instructions up to then.
@@ -289,13 +266,24 @@ StepNumbers numbers_of(const Plan& plan, const RankPlans& ranks, const CostModel
 Prediction predict(const Plan& plan, const ModelConfig& model, const CostModel& costs,
                    const PredictOptions& options) {
   require_valid(plan, model);
-  const std::vector<int> devices = cluster_ranks_of(plan, costs.ranks());
   const std::vector<Segment> segments = segments_of(plan, model);
   const RankPlans ranks = distinct_rank_plans(plan, model, segments);
-  Prediction prediction;
-  const StepNumbers numbers = numbers_of(plan, ranks, costs, &prediction.cost);
+  PricedPlan priced{.plan = plan, .segments = segments};
+  priced.numbers = numbers_of(plan, ranks, costs, &priced.cost);
+  for (int rank = 0; rank < plan.world_size(); ++rank) {
+    priced.arena_bytes.push_back(ranks.of(rank).memory.arena_bytes);
+  }
+  return predict(priced, model, costs, options);
+}
+
+Prediction predict(const PricedPlan& priced, const ModelConfig& model, const CostModel& costs,
+                   const PredictOptions& options) {
+  const Plan& plan = priced.plan;
+  const std::vector<int> devices = cluster_ranks_of(plan, costs.ranks());
+  const std::vector<std::string> kinds = plan.kind_of_rank();
+  Prediction prediction{.cost = priced.cost};
   StepBuilder builder(costs);
-  write_step(builder, plan, segments, numbers, devices,
+  write_step(builder, plan, priced.segments, priced.numbers, devices,
              options.timeline ? Labels::kAll : Labels::kKinds);
   const SimTimes times = simulate(builder.step());
 
@@ -307,12 +295,11 @@ Prediction predict(const Plan& plan, const ModelConfig& model, const CostModel& 
   std::map<int, RankPrediction> accounts;  // by who does the tasks
   for (std::size_t index = 0; index < devices.size(); ++index) {
     const int rank = static_cast<int>(index);
-    const RankPlan& planned = ranks.of(rank);
-    const std::string& kind = planned.kind;
+    const std::string& kind = kinds[index];
     RankPrediction& one = prediction.ranks.emplace_back();
     one = {.rank = rank,
            .kind = kind,
-           .arena_bytes = planned.memory.arena_bytes,
+           .arena_bytes = priced.arena_bytes.at(index),
            .fixed_bytes = costs.fixed_memory_bytes(kind),
            .device_bytes = kind_named(costs.cluster(), kind).memory_bytes};
     const auto [like, is_new] = accounts.try_emplace(doer_of(builder.step(), devices[index]), one);

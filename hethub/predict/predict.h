@@ -63,6 +63,19 @@ Efficiency efficiency_of(const Plan& plan, const ModelConfig& model, const CostM
 StepNumbers numbers_of(const Plan& plan, const RankPlans& ranks, const CostModel& costs,
                        ProgramCost* cost = nullptr);
 
+/// What is known of a valid plan before its simulation.
+struct PricedPlan {
+  const Plan& plan;
+  const std::vector<Segment>& segments;  ///< segments_of it
+  StepNumbers numbers = {};
+  std::vector<std::int64_t> arena_bytes = {};  ///< by rank
+  ProgramCost cost = {};                       ///< for Prediction::cost
+};
+
+/// Simulates one step of a plan whose prices are known: for who prices many.
+Prediction predict(const PricedPlan& priced, const ModelConfig& model, const CostModel& costs,
+                   const PredictOptions& options = {});
+
 /// Simulates one step of a plan on a cluster. Throws kInvalidPlan if the plan is not valid for the
 /// model and the cluster, kInvalidConfig if a cost is missing.
 Prediction predict(const Plan& plan, const ModelConfig& model, const CostModel& costs,

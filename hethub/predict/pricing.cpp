@@ -11,6 +11,15 @@ class OpPrices {
  public:
   OpPrices(const CostModel& costs, std::string_view kind) : costs_(costs), kind_(kind) {}
 
+  void add(const Op& op, const GroupPrice& group, ProgramCost& total) {
+    if (const auto* start = group ? std::get_if<GroupStart>(&op.body) : nullptr) {
+      total.seconds += group(*start);
+    } else if (!group || !std::holds_alternative<GroupWait>(op.body)) {
+      total.add(of(op));
+    }
+  }
+
+ private:
   const OpCost& of(const Op& op) {
     const auto found = std::find_if(known_.begin(), known_.end(),
                                     [&](const auto& one) { return same_work(*one.first, op); });
@@ -18,7 +27,6 @@ class OpPrices {
     return known_.emplace_back(&op, costs_.op_cost(kind_, op)).second;
   }
 
- private:
   const CostModel& costs_;
   std::string_view kind_;
   std::vector<std::pair<const Op*, OpCost>> known_ = {};
@@ -45,22 +53,17 @@ ProgramCost price(const CostModel& costs, std::string_view kind,
   ProgramCost total;
   OpPrices prices(costs, kind);
   for (const Instruction& instruction : instructions) {
-    const OpBody& body = instruction.op.body;
-    if (const auto* start = group ? std::get_if<GroupStart>(&body) : nullptr) {
-      total.seconds += group(*start);
-    } else if (!group || !std::holds_alternative<GroupWait>(body)) {
-      total.add(prices.of(instruction.op));
-    }
+    prices.add(instruction.op, group, total);
   }
   return total;
 }
 
 LayerCosts price_by_layer(const CostModel& costs, std::string_view kind, const Program& model,
-                          Phase phase, int layers) {
+                          Phase phase, int layers, const GroupPrice& group) {
   OpPrices prices(costs, kind);
   return sorted_by_layer<ProgramCost>(model, phase, layers,
                                       [&](ProgramCost& part, const Instruction& instruction) {
-                                        part.add(prices.of(instruction.op));
+                                        prices.add(instruction.op, group, part);
                                       });
 }
 

@@ -58,9 +58,9 @@ LayerParts<T> sorted_by_layer(const Program& model, Phase phase, int layers, con
 /// What a model's parts cost in one phase. The sum over a slice is the cost of a stage's phase.
 using LayerCosts = LayerParts<ProgramCost>;
 
-/// Prices one phase of a whole model's program, layer by layer.
+/// Prices one phase of a whole model's program, layer by layer; `group` as in price().
 LayerCosts price_by_layer(const CostModel& costs, std::string_view kind, const Program& model,
-                          Phase phase, int layers);
+                          Phase phase, int layers, const GroupPrice& group = {});
 
 /// Seconds of one phase of any slice of a model.
 class PhaseSeconds {

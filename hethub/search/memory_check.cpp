@@ -1,40 +1,72 @@
 #include "hethub/search/memory_check.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "hethub/plan/alike_ranks.h"
 
 namespace hethub {
 
+MemoryCheck::ArenaShape MemoryCheck::shape_of(const MemoryPlan& memory) {
+  ArenaShape shape{.persistent = memory.programs.front().lane_offset,
+                   .running = memory.shared_bytes};
+  if (memory.arena_bytes > memory.shared_offset + memory.shared_bytes) {
+    shape.between = memory.arena_bytes - shape.persistent;
+  }
+  for (const ProgramMemory& program : memory.programs) {
+    shape.lane_bytes.push_back(program.lane_bytes);
+  }
+  return shape;
+}
+
+// What plan_memory would sum up with these numbers of lanes.
+std::int64_t MemoryCheck::arena_of(const ArenaShape& shape, const std::vector<int>& lanes) {
+  std::int64_t running = shape.running;
+  for (std::size_t program = 0; program < lanes.size(); ++program) {
+    running += lanes[program] * shape.lane_bytes[program];
+  }
+  return shape.persistent + std::max(running, shape.between);
+}
+
 MemoryCheck::MemoryCheck(const ModelConfig& model, const CostModel& costs)
     : model_(model), costs_(costs) {}
 
-std::vector<MemoryFault> MemoryCheck::faults_of(const Plan& plan,
-                                                const std::vector<Segment>& segments) {
+std::vector<std::int64_t> MemoryCheck::arenas_of(const Plan& plan,
+                                                 const std::vector<Segment>& segments) {
   RankSignatures signatures(plan, model_, segments);
-  std::vector<MemoryFault> faults;
+  std::vector<std::int64_t> arenas(plan.world_size(), 0);
   for (int pipeline = 0; pipeline < std::ssize(plan.pipelines); ++pipeline) {
     const std::vector<Stage>& stages = plan.pipelines[pipeline].stages;
     for (int index = 0; index < std::ssize(stages); ++index) {
-      const Stage& stage = stages[index];
-      const std::int64_t have = kind_named(costs_.cluster(), stage.kind).memory_bytes -
-                                costs_.fixed_memory_bytes(stage.kind);
-      for (int place = 0; place < std::ssize(stage.ranks); ++place) {
+      for (int place = 0; place < std::ssize(stages[index].ranks); ++place) {
         const RankPosition at = {pipeline, index, place};
-        const auto [found, is_new] = arenas_.try_emplace(signatures.of(at), 0);
+        const auto [found, is_new] = known_.try_emplace(signatures.but_for_lanes(at));
         if (is_new) {
-          found->second =
-              make_rank_plan(plan, model_, segments, at, signatures.schedule_of(pipeline))
-                  .memory.arena_bytes;
+          const Schedule& schedule = signatures.schedule_of(pipeline);
+          found->second = shape_of(make_rank_plan(plan, model_, segments, at, schedule).memory);
         }
-        if (found->second > have) {
-          faults.push_back({stage.ranks[place], stage.kind, found->second - have});
-        }
+        arenas[stages[index].ranks[place]] = arena_of(found->second, signatures.lanes_of(at));
       }
     }
   }
-  std::sort(faults.begin(), faults.end(),
-            [](const MemoryFault& a, const MemoryFault& b) { return a.rank < b.rank; });
+  return arenas;
+}
+
+std::vector<MemoryFault> MemoryCheck::faults_of(const Plan& plan,
+                                                const std::vector<Segment>& segments) {
+  const std::vector<std::int64_t> arenas = arenas_of(plan, segments);
+  const std::vector<std::string> kinds = plan.kind_of_rank();
+  std::map<std::string_view, std::int64_t> have;
+  std::vector<MemoryFault> faults;
+  for (std::size_t rank = 0; rank < arenas.size(); ++rank) {
+    const auto [kind, is_new] = have.try_emplace(kinds[rank], 0);
+    if (is_new) {
+      kind->second = kind_named(costs_.cluster(), kinds[rank]).memory_bytes -
+                     costs_.fixed_memory_bytes(kinds[rank]);
+    }
+    if (arenas[rank] <= kind->second) continue;
+    faults.push_back({static_cast<int>(rank), kinds[rank], arenas[rank] - kind->second});
+  }
   return faults;
 }
 

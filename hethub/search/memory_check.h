@@ -10,6 +10,7 @@
 #include "hethub/model/config.h"
 #include "hethub/plan/plan.h"
 #include "hethub/plan/segments.h"
+#include "hethub/program/memory.h"
 
 namespace hethub {
 
@@ -26,13 +27,26 @@ class MemoryCheck {
   /// Keeps references to both.
   MemoryCheck(const ModelConfig& model, const CostModel& costs);
 
+  /// The arena of every rank of a valid plan, in bytes.
+  std::vector<std::int64_t> arenas_of(const Plan& plan, const std::vector<Segment>& segments);
+
   /// The ranks that do not fit, in rank order.
   std::vector<MemoryFault> faults_of(const Plan& plan, const std::vector<Segment>& segments);
 
  private:
+  /// What a rank's arena is made of, whatever the number of its lanes.
+  struct ArenaShape {
+    std::int64_t persistent = 0;
+    std::int64_t running = 0;  // what one action shares with the others
+    std::int64_t between = 0;  // what lies there between steps, if it could be more than that
+    std::vector<std::int64_t> lane_bytes = {};  // by program
+  };
+  static ArenaShape shape_of(const MemoryPlan& memory);
+  static std::int64_t arena_of(const ArenaShape& shape, const std::vector<int>& lanes);
+
   const ModelConfig& model_;
   const CostModel& costs_;
-  std::map<std::string, std::int64_t> arenas_;  // by RankSignatures
+  std::map<std::string, ArenaShape> known_;  // by RankSignatures, but for lanes
 };
 
 }  // namespace hethub

@@ -9,7 +9,8 @@ namespace hethub {
 namespace {
 
 constexpr const char* kKeys =
-    "pipelines, stages, micro_batch_size, schedule, recompute, kinds, stageN.kind, stageN.layers";
+    "pipelines, stages, micro_batch_size, tensor_parallel, schedule, recompute, kinds, "
+    "stageN.kind, stageN.layers";
 
 [[noreturn]] void refuse(const std::string& what, const std::string& found,
                          const std::string& expected) {
@@ -86,6 +87,8 @@ void add_pin(Pins& pins, const std::string& pin) {
     pins.stages = number_of(key, value);
   } else if (key == "micro_batch_size") {
     pins.micro_batch_size = number_of(key, value);
+  } else if (key == "tensor_parallel") {
+    pins.tensor_parallel = number_of(key, value);
   } else if (key == "recompute") {
     pins.recompute = recompute_of(value);
   } else if (key == "schedule") {

@@ -15,6 +15,14 @@ PipelineColumn column_of(const PipelineTables& tables, int size, std::vector<Pic
     if (tables.fills) column.total += cost.seconds;
     column.update = std::max(column.update, cost.update);
     column.exchange = std::max(column.exchange, cost.exchange);
+    const double more = tables.mixed_exchange.empty() ? 1 : tables.mixed_exchange[choice.kind];
+    column.mixed_exchange = std::max(column.mixed_exchange, more * cost.exchange);
+  }
+  for (std::size_t stage = 1; stage < stages.size(); ++stage) {  // either way
+    const double wire = tables.wire_seconds(size, tables.choices[stages[stage - 1].choice].kind,
+                                            tables.choices[stages[stage].choice].kind);
+    column.slowest = std::max(column.slowest, wire);
+    if (tables.fills) column.total += 2 * wire;
   }
   if (!tables.fills) column.total = column.slowest;
   column.stages = std::move(stages);
@@ -35,12 +43,17 @@ double step_seconds_of(const std::vector<ChosenPipeline>& pipelines) {
   double slowest = 0;
   double update = 0;
   double exchange = 0;
+  double mixed = 0;
+  bool alike = true;
   for (const ChosenPipeline& one : pipelines) {
     const auto more = static_cast<double>(one.micro_batches - 1);
     slowest = std::max(slowest, more * one.column.slowest + one.column.total);
     update = std::max(update, one.column.update);
     exchange = std::max(exchange, one.column.exchange);
+    mixed = std::max(mixed, one.column.mixed_exchange);
+    alike = alike && one.column.stages == pipelines.front().column.stages;
   }
+  if (!alike) exchange = std::max(exchange, mixed);
   return slowest + update + exchanges(std::ssize(pipelines)) * exchange;
 }
 

@@ -28,7 +28,11 @@ struct StageCost {
 /// grow with its layers, at either end; `deepest` falls.
 struct PipelineTables {
   std::vector<std::string> kinds = {};
-  std::vector<int> available = {};  ///< devices, by kind
+  std::vector<int> available = {};          ///< devices, by kind
+  std::vector<double> mixed_exchange = {};  ///< by kind: `exchange` is so many times as long among
+                                            ///< replicas of different shapes; empty: no longer
+  std::vector<double> wire = {};  ///< by size, kind and next kind: seconds of a message between
+                                  ///< stages of two kinds; empty: none
   std::vector<StageChoice> choices = {};
   std::vector<int> sizes = {};  ///< micro-batch sizes
   int layers = 0;
@@ -41,6 +45,12 @@ struct PipelineTables {
     return ((static_cast<std::size_t>(size) * choices.size() + choice) * layers + begin) *
                (layers + 1) +
            end;
+  }
+  /// Seconds that a message takes from a stage on a kind to one on another.
+  double wire_seconds(int size, int kind, int next) const {
+    if (wire.empty() || kind == next) return 0;
+    const std::size_t count = kinds.size();
+    return wire[(static_cast<std::size_t>(size) * count + kind) * count + next];
   }
   const StageCost& cost(int size, int choice, int begin, int end) const {
     return costs[index_of(size, choice, begin, end)];
@@ -65,6 +75,7 @@ struct PipelineColumn {
   double total = 0;                      ///< of all its stages
   double update = 0;                     ///< the longest
   double exchange = 0;                   ///< the longest
+  double mixed_exchange = 0;             ///< the longest among replicas of different shapes
 };
 
 /// Of what so many replicas sum and hand out again, the share that each of them sends in both

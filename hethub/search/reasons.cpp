@@ -56,6 +56,28 @@ const RankPrediction& busiest(const Prediction& prediction) {
                            });
 }
 
+// Stages in a row that are alike but for their layers stand together.
+std::string stages_text(const Pipeline& pipeline) {
+  std::string line;
+  for (std::size_t first = 0; first < pipeline.stages.size();) {
+    const Stage& stage = pipeline.stages[first];
+    std::size_t next = first + 1;
+    const auto alike = [&](const Stage& other) {
+      return other.kind == stage.kind && other.tensor_parallel == stage.tensor_parallel &&
+             other.recompute.empty() == stage.recompute.empty() &&
+             other.layers.front().size() == stage.layers.front().size();
+    };
+    while (next < pipeline.stages.size() && alike(pipeline.stages[next]))
+      ++next;
+    line += text(" ", next - first == 1 ? "" : text(next - first, "*"), stage.kind,
+                 stage.tensor_parallel > 1 ? text("/tp", stage.tensor_parallel) : "", "[",
+                 stage.layers.front().begin, "-", pipeline.stages[next - 1].layers.back().end,
+                 stage.recompute.empty() ? "" : " recompute", "]");
+    first = next;
+  }
+  return line;
+}
+
 }  // namespace
 
 bool UpperBound::holds_for(double plan_tokens_per_second) const {
@@ -77,10 +99,10 @@ UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy
          .devices = count,
          .sequences = std::max<std::int64_t>(1, request.global_batch / std::ssize(devices))});
   }
-  constexpr int kRounds = 3;
-  alone.time_limit_s = request.time_limit_s / static_cast<double>(kRounds * bound.kinds.size());
+  const int rounds = request.quick ? 2 : 3;
+  alone.time_limit_s = request.time_limit_s / static_cast<double>(rounds * std::ssize(bound.kinds));
   // The shares follow from the rates, which depend a little on the shares.
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     bound.tokens_per_second = 0;
     std::vector<std::int64_t> before;
     for (KindAlone& kind : bound.kinds) {
@@ -92,7 +114,7 @@ UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy
       kind.proven = rate.proven;
       bound.tokens_per_second += kind.tokens_per_second;
     }
-    if (bound.tokens_per_second <= 0 || round + 1 == kRounds) break;
+    if (bound.tokens_per_second <= 0 || round + 1 == rounds) break;
     share_out(bound.kinds, bound.tokens_per_second, request.global_batch);
     bool same = true;
     for (std::size_t index = 0; index < before.size(); ++index) {
@@ -127,14 +149,19 @@ std::vector<WithoutKind> without_each_kind(const SearchRequest& request, const S
 
 std::string summary_of(const Plan& plan) {
   std::string line = plan.schedule + ";";
-  for (std::size_t index = 0; index < plan.pipelines.size(); ++index) {
-    const Pipeline& pipeline = plan.pipelines[index];
-    line += text(index == 0 ? " " : " | ", pipeline.micro_batches, " x ", pipeline.micro_batch_size,
-                 ":");
-    for (const Stage& stage : pipeline.stages) {
-      line += text(" ", stage.kind, "[", stage.layers.front().begin, "-", stage.layers.back().end,
-                   stage.recompute.empty() ? "" : " recompute", "]");
-    }
+  for (std::size_t first = 0; first < plan.pipelines.size();) {
+    const Pipeline& pipeline = plan.pipelines[first];
+    const std::string stages = stages_text(pipeline);
+    std::size_t next = first + 1;
+    const auto alike = [&](const Pipeline& other) {
+      return other.micro_batches == pipeline.micro_batches &&
+             other.micro_batch_size == pipeline.micro_batch_size && stages_text(other) == stages;
+    };
+    while (next < plan.pipelines.size() && alike(plan.pipelines[next]))
+      ++next;
+    line += text(first == 0 ? " " : " | ", next - first == 1 ? "" : text(next - first, " of "),
+                 pipeline.micro_batches, " x ", pipeline.micro_batch_size, ":", stages);
+    first = next;
   }
   return line;
 }

@@ -27,7 +27,8 @@ StageBytes plus(const StageBytes& a, const StageBytes& b, std::int64_t times) {
 
 // Of the stages of one pipeline over a model of as many layers as `ranges` end with.
 std::vector<StageBytes> StageMemory::bytes_of_stages(const std::vector<LayerRange>& ranges,
-                                                     int sequences, Recompute recompute) const {
+                                                     int sequences, Recompute recompute,
+                                                     int width) const {
   ModelConfig small = model_;
   small.layers = ranges.back().end;
   small.windows.resize(small.layers, model_.windows.back());
@@ -36,21 +37,24 @@ std::vector<StageBytes> StageMemory::bytes_of_stages(const std::vector<LayerRang
             .pipelines = {{.micro_batch_size = sequences}}};
   for (const LayerRange& range : ranges) {
     Stage& stage = plan.pipelines[0].stages.emplace_back();
-    stage.ranks = {static_cast<int>(plan.pipelines[0].stages.size()) - 1};
+    stage.tensor_parallel = width;
+    for (int place = 0; place < width; ++place) {
+      stage.ranks.push_back(plan.world_size());
+    }
     stage.layers = {range};
     if (recompute != Recompute::kNone) stage.recompute = {{recompute, range}};
   }
   const std::vector<Segment> segments = segments_of(plan, small);
   std::vector<StageBytes> found;
-  for (int rank = 0; rank < plan.world_size(); ++rank) {
+  for (int rank = 0; rank < plan.world_size(); rank += width) {
     found.push_back(bytes_of(make_rank_plan(plan, small, segments, rank)));
   }
   return found;
 }
 
-StageMemory::Parts StageMemory::measure(int sequences, Recompute recompute) const {
-  const auto parts = bytes_of_stages({{0, 1}, {1, 2}, {2, 4}, {4, 5}}, sequences, recompute);
-  const auto whole = bytes_of_stages({{0, 1}}, sequences, recompute);
+StageMemory::Parts StageMemory::measure(int sequences, Recompute recompute, int width) const {
+  const auto parts = bytes_of_stages({{0, 1}, {1, 2}, {2, 4}, {4, 5}}, sequences, recompute, width);
+  const auto whole = bytes_of_stages({{0, 1}}, sequences, recompute, width);
   const StageBytes& layer = parts[1];
   return {.first = plus(parts[0], layer, -1),
           .last = plus(parts[3], layer, -1),
@@ -59,9 +63,9 @@ StageMemory::Parts StageMemory::measure(int sequences, Recompute recompute) cons
           .more = plus(parts[2], layer, -1)};
 }
 
-StageBytes StageMemory::of(LayerRange range, int sequences, Recompute recompute) {
-  const auto [place, is_new] = known_.try_emplace({sequences, recompute});
-  if (is_new) place->second = measure(sequences, recompute);
+StageBytes StageMemory::of(LayerRange range, int sequences, Recompute recompute, int width) {
+  const auto [place, is_new] = known_.try_emplace({sequences, recompute, width});
+  if (is_new) place->second = measure(sequences, recompute, width);
   const Parts& parts = place->second;
   const Slice slice = slice_of(model_, range);
   const StageBytes bytes = plus(parts.layer, parts.more, range.size() - 1);

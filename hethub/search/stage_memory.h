@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <map>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "hethub/model/config.h"
@@ -32,8 +32,9 @@ class StageMemory {
   StageMemory(const ModelConfig& model, std::int64_t sequence_length)
       : model_(model), sequence_length_(sequence_length) {}
 
-  /// Of layers [range), of which the first come with the embedding and the last with the head.
-  StageBytes of(LayerRange range, int sequences, Recompute recompute);
+  /// Of layers [range), of which the first come with the embedding and the last with the head, on
+  /// each rank of a tensor-parallel group of that width.
+  StageBytes of(LayerRange range, int sequences, Recompute recompute, int width = 1);
 
  private:
   struct Parts {
@@ -45,12 +46,12 @@ class StageMemory {
   };
 
   std::vector<StageBytes> bytes_of_stages(const std::vector<LayerRange>& ranges, int sequences,
-                                          Recompute recompute) const;
-  Parts measure(int sequences, Recompute recompute) const;
+                                          Recompute recompute, int width) const;
+  Parts measure(int sequences, Recompute recompute, int width) const;
 
   const ModelConfig& model_;
   std::int64_t sequence_length_;
-  std::map<std::pair<int, Recompute>, Parts> known_ = {};  // by sequences
+  std::map<std::tuple<int, Recompute, int>, Parts> known_ = {};  // by sequences and width
 };
 
 }  // namespace hethub

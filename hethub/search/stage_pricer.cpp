@@ -2,13 +2,23 @@
 
 #include <algorithm>
 
-#include "hethub/base/text.h"
 #include "hethub/model/decoder.h"
 #include "hethub/plan/optimizer_ops.h"
 #include "hethub/plan/schedule.h"
+#include "hethub/predict/group_price.h"
 #include "hethub/program/differentiate.h"
 
 namespace hethub {
+namespace {
+
+// That an op of the optimizer works on: it has no other size.
+std::int64_t elements_of(const Op& op) {
+  if (const auto* sum = std::get_if<SumSquares>(&op.body)) return sum->count;
+  if (const auto* update = std::get_if<AdamW>(&op.body)) return update->count;
+  return std::get<Fill>(op.body).count;
+}
+
+}  // namespace
 
 const std::vector<std::string>& priced_schedules() {
   static const std::vector<std::string> kPriced = [] {
@@ -35,9 +45,10 @@ StagePricer::StagePricer(const ModelConfig& model, const CostModel& costs,
   distinct_.layers = static_cast<int>(distinct_.windows.size());
 }
 
-Program StagePricer::program(int sequences, Recompute recompute) const {
+Program StagePricer::program(int sequences, Recompute recompute,
+                             const TensorParallel& parallel) const {
   const BatchShape shape{.sequences = sequences, .sequence_length = sequence_length_};
-  Program program = build_forward(distinct_, {0, distinct_.layers, true, true}, shape);
+  Program program = build_forward(distinct_, {0, distinct_.layers, true, true}, shape, parallel);
   DifferentiateOptions options;
   add_recompute({recompute, {0, distinct_.layers}}, options);
   differentiate(program, options);
@@ -45,8 +56,8 @@ Program StagePricer::program(int sequences, Recompute recompute) const {
 }
 
 PhaseSeconds StagePricer::phase_seconds(const std::string& kind, const Program& program,
-                                        Phase phase) const {
-  const LayerCosts costs = price_by_layer(costs_, kind, program, phase, distinct_.layers);
+                                        Phase phase, const GroupPrice& group) const {
+  const LayerCosts costs = price_by_layer(costs_, kind, program, phase, distinct_.layers, group);
   LayerParts<double> parts{.before = costs.before.seconds, .after = costs.after.seconds};
   for (const int sort : layer_sort_) {
     parts.layers.push_back(costs.layers[sort].seconds);
@@ -54,15 +65,32 @@ PhaseSeconds StagePricer::phase_seconds(const std::string& kind, const Program& 
   return PhaseSeconds(parts);
 }
 
-const StagePricer::Table& StagePricer::table(const std::string& kind, int sequences) {
-  const auto [place, is_new] = tables_.try_emplace({kind, sequences});
+// Neighbours on one node, where the kind has them.
+std::vector<int> StagePricer::devices_of_group(const std::string& kind, int width) const {
+  const std::vector<RankPlace>& places = costs_.ranks();
+  std::vector<int> group;
+  for (std::size_t rank = 0; rank < places.size() && std::ssize(group) < width; ++rank) {
+    if (places[rank].kind != kind) continue;
+    if (!group.empty() && places[group.front()].node != places[rank].node) group.clear();
+    group.push_back(static_cast<int>(rank));
+  }
+  return group;
+}
+
+const StagePricer::Table& StagePricer::table(const std::string& kind, int sequences,
+                                             const TensorParallel& parallel) {
+  const auto [place, is_new] =
+      tables_.try_emplace({kind, sequences, parallel.width, parallel.layout});
   Table& table = place->second;
   if (!is_new) return table;
+  GroupPricer pricer(costs_, devices_of_group(kind, parallel.width));
+  const GroupPrice group = [&](const GroupStart& op) { return pricer.seconds(op); };
   for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-    const Program made = program(sequences, recompute);
+    const Program made = program(sequences, recompute, parallel);
     table.backward[static_cast<std::size_t>(recompute)] =
-        phase_seconds(kind, made, Phase::kBackward);
-    if (recompute == Recompute::kNone) table.forward = phase_seconds(kind, made, Phase::kForward);
+        phase_seconds(kind, made, Phase::kBackward, group);
+    if (recompute != Recompute::kNone) continue;
+    table.forward = phase_seconds(kind, made, Phase::kForward, group);
   }
   const BatchShape shape{.sequences = sequences, .sequence_length = sequence_length_};
   table.sent_bytes = static_cast<double>(sent_spec(distinct_, shape).bytes());
@@ -70,8 +98,9 @@ const StagePricer::Table& StagePricer::table(const std::string& kind, int sequen
 }
 
 StageNumbers StagePricer::stage(const std::string& kind, int sequences, LayerRange range,
-                                const std::vector<RecomputeRange>& recompute) {
-  const Table& costs = table(kind, sequences);
+                                const std::vector<RecomputeRange>& recompute,
+                                const TensorParallel& parallel) {
+  const Table& costs = table(kind, sequences, parallel);
   const Slice slice = slice_of(model_, range);
   const auto sum = [&](const PhaseSeconds& phase) {
     return costs_.action_seconds(kind) + phase.of(slice);
@@ -90,8 +119,7 @@ StageNumbers StagePricer::stage(const std::string& kind, int sequences, LayerRan
 }
 
 double StagePricer::seconds(const std::string& kind, const Op& op) {
-  const auto [place, is_new] =
-      ops_.try_emplace({kind, text(op.body.index(), ' ', sizes_text(op))}, 0.0);
+  const auto [place, is_new] = ops_.try_emplace({kind, op.body.index(), elements_of(op)}, 0.0);
   if (is_new) place->second = costs_.op_cost(kind, op).seconds;
   return place->second;
 }
@@ -116,11 +144,16 @@ void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& se
 }
 
 void StagePricer::add_stages(const Plan& plan, StepNumbers& numbers) {
-  for (const Pipeline& pipeline : plan.pipelines) {
+  const TensorLayout layout = layout_of(plan);
+  for (int number = 0; number < std::ssize(plan.pipelines); ++number) {
+    const Pipeline& pipeline = plan.pipelines[number];
     std::vector<StageNumbers>& stages = numbers.stages.emplace_back();
-    for (const Stage& one : pipeline.stages) {
-      stages.push_back(
-          stage(one.kind, pipeline.micro_batch_size, one.layers.front(), one.recompute));
+    for (int index = 0; index < std::ssize(pipeline.stages); ++index) {
+      const Stage& one = pipeline.stages[index];
+      const auto own = static_cast<int>(sequences_of(plan, {number, index, 0}).size());
+      stages.push_back(stage(one.kind, own, one.layers.front(), one.recompute,
+                             {.width = one.tensor_parallel, .layout = layout}));
+      stages.back().sent_bytes *= static_cast<double>(pipeline.micro_batch_size) / own;
     }
   }
 }

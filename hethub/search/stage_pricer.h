@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -28,20 +29,21 @@ class StagePricer {
   /// Keeps references to both.
   StagePricer(const ModelConfig& model, const CostModel& costs, std::int64_t sequence_length);
 
-  /// One micro-batch of `sequences` on layers [range) of the model, on a kind; the first layers
-  /// come with the embedding, the last with the head.
+  /// One micro-batch of `sequences` on layers [range) of the model, on a tensor-parallel group of a
+  /// kind, within a node; the first layers come with the embedding, the last with the head.
   StageNumbers stage(const std::string& kind, int sequences, LayerRange range,
-                     const std::vector<RecomputeRange>& recompute);
+                     const std::vector<RecomputeRange>& recompute,
+                     const TensorParallel& parallel = {});
 
   /// The same with one recompute of all its layers.
-  StageNumbers stage(const std::string& kind, int sequences, LayerRange range,
-                     Recompute recompute) {
-    return stage(kind, sequences, range, {{recompute, range}});
+  StageNumbers stage(const std::string& kind, int sequences, LayerRange range, Recompute recompute,
+                     const TensorParallel& parallel = {}) {
+    return stage(kind, sequences, range, {{recompute, range}}, parallel);
   }
 
   /// Bytes of one micro-batch that go from a stage to the next.
   double boundary_bytes(const std::string& kind, int sequences) {
-    return table(kind, sequences).sent_bytes;
+    return table(kind, sequences, {}).sent_bytes;
   }
 
   /// The stages' part of a plan's numbers.
@@ -60,9 +62,14 @@ class StagePricer {
     double sent_bytes = 0;
   };
 
-  Program program(int sequences, Recompute recompute) const;
-  PhaseSeconds phase_seconds(const std::string& kind, const Program& program, Phase phase) const;
-  const Table& table(const std::string& kind, int sequences);
+  /// Kind, sequences, tensor-parallel width and layout.
+  using TableKey = std::tuple<std::string, int, int, TensorLayout>;
+
+  Program program(int sequences, Recompute recompute, const TensorParallel& parallel) const;
+  PhaseSeconds phase_seconds(const std::string& kind, const Program& program, Phase phase,
+                             const GroupPrice& group) const;
+  const Table& table(const std::string& kind, int sequences, const TensorParallel& parallel);
+  std::vector<int> devices_of_group(const std::string& kind, int width) const;
   double seconds(const std::string& kind, const Op& op);
 
   const ModelConfig& model_;
@@ -70,8 +77,9 @@ class StagePricer {
   std::int64_t sequence_length_;
   ModelConfig distinct_;         // the model with only one layer of each sort
   std::vector<int> layer_sort_;  // by layer: its position there
-  std::map<std::pair<std::string, int>, Table> tables_;
-  std::map<std::pair<std::string, std::string>, double> ops_;  // by kind and op with sizes
+  std::map<TableKey, Table> tables_;
+  // Seconds of the optimizer's ops, by kind, op and elements.
+  std::map<std::tuple<std::string, std::size_t, std::int64_t>, double> ops_;
 };
 
 }  // namespace hethub

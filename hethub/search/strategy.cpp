@@ -70,8 +70,16 @@ class ExactStrategy : public Strategy {
     check(request, devices);
     const bool shaped =
         pins.pipelines || pins.stages || !pins.stage_kind.empty() || !pins.stage_layers.empty();
-    if (devices <= kMostExact || shaped) return ExactSearch(request).run();
-    return ScaledSearch(request).run();
+    const bool wide = pins.tensor_parallel.value_or(1) > 1;
+    if (wide && shaped) {
+      refuse("--pin tensor_parallel", text(*pins.tensor_parallel),
+             "no other pin of stages or pipelines", "let go of one of them");
+    }
+    if (wide || (devices > kMostExact && !shaped)) return ScaledSearch(request).run();
+    SearchResult result = ExactSearch(request).run();
+    if (!result.best.empty() || shaped || pins.tensor_parallel) return result;
+    SearchResult split = ScaledSearch(request).run();  // a width of 1 is too little
+    return split.best.empty() ? std::move(result) : std::move(split);
   }
 };
 

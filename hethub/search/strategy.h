@@ -17,12 +17,15 @@
 
 namespace hethub {
 
+struct SearchCache;
+
 /// Parts of a plan that the user fixes. What is not set is free.
 struct Pins {
   std::optional<int> pipelines = {};           ///< "pipelines=2"
   std::optional<int> stages = {};              ///< "stages=2": of every pipeline
   std::optional<int> micro_batch_size = {};    ///< "micro_batch_size=4"
   std::optional<Recompute> recompute = {};     ///< "recompute=full": of every stage
+  std::optional<int> tensor_parallel = {};     ///< "tensor_parallel=2": of every stage
   std::string schedule = {};                   ///< "schedule=gpipe"
   std::set<std::string> kinds = {};            ///< "kinds=cpu,opencl": no other is used
   std::map<int, std::string> stage_kind = {};  ///< "stage0.kind=cpu": of every pipeline
@@ -49,6 +52,9 @@ struct SearchRequest {
   std::size_t keep = 5;
   double time_limit_s = 30;
   Pins pins = {};
+  bool quick = false;  ///< with many devices, take what is found at once, and predict of it only
+                       ///< step_seconds and tokens_per_second
+  SearchCache* cache = nullptr;  ///< of this model, cluster and sequence length; null: its own
 
   /// Those of `schedules` that the pins leave: at least one.
   std::vector<std::string> allowed_schedules() const {
@@ -95,8 +101,9 @@ class Strategy {
 /// any order; every split of the layers (where a pipeline has one kind only, sizes that differ by
 /// at most one); the micro-batch sizes and schedules of the request; any division of the global
 /// batch. Recompute is none where the memory allows it, which is never slower, else full. For up to
-/// 8 devices, or if pins fix stages or pipelines; with more, see ScaledSearch: plans are good, and
-/// bound_seconds says what may be missed.
+/// 8 devices, or if pins fix stages or pipelines; with more, or where none of these plans fits, see
+/// ScaledSearch, which knows tensor-parallel stages, too: plans are good, and bound_seconds says
+/// what may be missed.
 /// Throws kUsage for another name.
 std::unique_ptr<Strategy> make_strategy(std::string_view name);
 

@@ -19,7 +19,8 @@ TEST(ScaledSearch, its_bound_holds_for_the_best_plan_of_few_devices) {
   double worst = 0;
   for (int round = 0; round < 20; ++round) {
     const CostModel costs(random_cluster(random, 1 + round % 2, 1 + round % 3 % 2), {});
-    const SearchRequest request = request_of(costs, example_model(4), 4 + 2 * (round % 3));
+    SearchRequest request = request_of(costs, example_model(4), 4 + 2 * (round % 3));
+    request.pins.tensor_parallel = 1;
     const SearchResult exact = ExactSearch(request).run();
     const SearchResult scaled = ScaledSearch(request).run();
     ASSERT_FALSE(exact.best.empty());
@@ -62,6 +63,44 @@ TEST(ScaledSearch, many_devices_come_near_the_bound_where_links_and_fills_cost_l
     EXPECT_LE(result.bound_seconds, step) << a;
     EXPECT_GE(result.bound_seconds, 0.9 * step) << a;
   }
+}
+
+// Every stage's time and memory come from the search's own tables: what a plan's rank plans say is
+// the other description.
+TEST(ScaledSearch, stages_of_tensor_parallel_groups_stay_in_a_node_and_are_priced_as_predicted) {
+  std::mt19937 random(7);
+  int wide = 0;
+  for (const int devices : {8, 16}) {
+    Cluster cluster = random_cluster(random, devices, devices);
+    const CostModel costs(cluster, {});
+    SearchRequest request = request_of(costs, example_model(4), 32);
+    add_pin(request.pins, "tensor_parallel=2");
+    const SearchResult result = make_strategy("exact")->find(request);
+    ASSERT_FALSE(result.best.empty());
+    for (const Candidate& one : result.best) {
+      EXPECT_TRUE(validate(one.plan, request.model).empty());
+      const Prediction whole = predict(one.plan, request.model, costs);
+      EXPECT_NEAR(one.prediction.step_seconds, whole.step_seconds, 1e-9 * whole.step_seconds);
+      const std::vector<int> ranks = cluster_ranks_of(one.plan, costs.ranks());
+      for (const Pipeline& pipeline : one.plan.pipelines) {
+        for (const Stage& stage : pipeline.stages) {
+          wide += stage.tensor_parallel == 2 ? 1 : 0;
+          for (const int rank : stage.ranks) {
+            EXPECT_EQ(costs.ranks()[ranks[rank]].node, costs.ranks()[ranks[stage.ranks[0]]].node);
+            EXPECT_EQ(one.prediction.ranks[rank].arena_bytes, whole.ranks[rank].arena_bytes);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(wide, 0);
+}
+
+TEST(ScaledSearch, a_width_that_the_model_cannot_be_split_by_is_refused) {
+  const CostModel costs(example_cluster(16, 16, {1e-6, 1e9}), {});
+  SearchRequest request = request_of(costs, example_model(4), 32);
+  add_pin(request.pins, "tensor_parallel=3");
+  EXPECT_THROW(make_strategy("exact")->find(request), Error);
 }
 
 // Each device's share of the batch is 8 micro-batches, and the faster kind's more: however deep the
