@@ -21,6 +21,7 @@
 #include "hethub/plan/plan_file.h"
 #include "hethub/plan/validate.h"
 #include "hethub/trace/perfetto.h"
+#include "hethub/train/sample_digest.h"
 #include "hethub/train/trainer.h"
 
 namespace hethub {

@@ -1,11 +1,11 @@
 #include "hethub/train/trainer.h"
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <unistd.h>
@@ -13,7 +13,6 @@
 #include "hethub/base/clock.h"
 #include "hethub/base/error.h"
 #include "hethub/checkpoint/check.h"
-#include "hethub/checkpoint/checksum.h"
 #include "hethub/checkpoint/folder.h"
 #include "hethub/checkpoint/reader.h"
 #include "hethub/plan/plan_file.h"
@@ -124,18 +123,6 @@ std::function<void(std::int64_t, View, Queue&)> nan_of(const Injection& inject, 
 }
 
 }  // namespace
-
-std::string digest_of(const SampleSource& samples) {
-  const auto length = static_cast<std::size_t>(samples.sequence_length());
-  std::vector<std::int32_t> tokens(2 * length);
-  samples.read(0, std::span(tokens).first(length), std::span(tokens).last(length));
-  const std::array<std::int64_t, 2> sizes = {samples.sequence_length(),
-                                             samples.samples_per_epoch()};
-  Checksum sum;
-  sum.add(std::as_bytes(std::span(sizes)));
-  sum.add(std::as_bytes(std::span(tokens)));
-  return sum.hex();
-}
 
 Trainer::Trainer(TrainOptions options, Backend& backend, Messenger& messenger)
     : options_(std::move(options)),

@@ -44,9 +44,6 @@ struct Injection {
   std::int64_t kill_step = -1;           ///< ... at this step (-1: the first that is saved)
 };
 
-/// A digest of a stream of samples: their length, how many there are, and the first one's tokens.
-std::string digest_of(const SampleSource& samples);
-
 struct TrainOptions {
   Plan plan = {};
   ModelConfig model = {};
