@@ -122,6 +122,9 @@ OpFacts facts(const Attention& op, DType type) {
   return all;
 }
 
+// dq is summed over tiles: in f32, which a narrow output has no room for.
+std::int64_t aligned_sums(std::int64_t elements) { return (4 * elements + 255) / 256 * 256; }
+
 // Five products over the same pairs: the scores again, and one each for dv, dp, dq and dk.
 OpFacts facts(const AttentionGrad& op, DType type) {
   const OpFacts forward = facts(op.forward, type);
@@ -132,6 +135,7 @@ OpFacts facts(const AttentionGrad& op, DType type) {
               .outputs = {{query}, {key}, {key}},
               .flops = 2.5 * forward.flops,
               .workspace_bytes = forward.workspace_bytes + forward.outputs[1].spec.bytes()};
+  if (size_of(type) < 4) all.workspace_bytes += aligned_sums(query.elements());
   if (op.forward.documents) all.inputs.push_back(forward.inputs.back());
   return all;
 }
@@ -210,6 +214,10 @@ OpFacts facts(const SumSquares& op, DType type) {
           .outputs = {{f32({1})}},
           .flops = 2.0 * op.count,
           .workspace_bytes = 4096};
+}
+
+OpFacts facts(const Convert& op, DType type) {
+  return {.kind = "convert", .inputs = {f32({op.count})}, .outputs = {{{type, {op.count}}}}};
 }
 
 OpFacts facts(const AdamW& op, DType /*type*/) {

@@ -257,6 +257,14 @@ struct SumSquares {
   bool operator==(const SumSquares&) const = default;
 };
 
+/// y[count] = x[count] with x in f32: rounded to the op's dtype, to the nearest, ties to even.
+/// Input x; output y.
+struct Convert {
+  std::int64_t count = 0;
+
+  bool operator==(const Convert&) const = default;
+};
+
 /// What an AdamW op reads from its scalars[8] (f32), in this order; they change every step.
 enum class AdamWScalar : std::uint8_t {
   kLearningRate,
@@ -311,7 +319,7 @@ using OpBody =
     std::variant<Linear, LinearGradInput, LinearGradWeight, BiasGrad, Embedding, EmbeddingGrad,
                  RmsNorm, RmsNormGradInput, RmsNormGradGain, Rope, Attention, AttentionGrad,
                  SiluMul, SiluMulGrad, Add, Accumulate, Fill, CrossEntropy, LogSumExp,
-                 CrossEntropyPart, CrossEntropyGrad, SumSquares, AdamW, GroupStart, GroupWait>;
+                 CrossEntropyPart, CrossEntropyGrad, SumSquares, Convert, AdamW, GroupStart, GroupWait>;
 
 /// One operation: what a backend runs, what the predictor prices and what the trace names.
 struct Op {

@@ -1,5 +1,7 @@
 #include "cases.h"
 
+#include <algorithm>
+
 #include "hethub/base/text.h"
 
 namespace hethub::conformance {
@@ -55,6 +57,7 @@ void add_vectors(std::vector<Op>& cases, const std::vector<std::int64_t>& counts
     add(cases, Accumulate{count});
     add(cases, Accumulate{.count = count, .terms = 3, .stride = count + 1});
     add(cases, Fill{count, 0.75});
+    add(cases, Convert{count});
     add(cases, SumSquares{count});
     add(cases, AdamW{count, false});
     add(cases, AdamW{count, true});
@@ -92,6 +95,19 @@ void add_big_attentions(std::vector<Op>& cases) {
   add_attention(cases, {1, 140, 2, 2, 128, 50, true});
 }
 
+// Whether the op has the same operands in another dtype.
+bool same_facts(const Op& op, DType dtype) {
+  Op other = op;
+  other.dtype = dtype;
+  const OpFacts a = facts_of(op);
+  const OpFacts b = facts_of(other);
+  const auto same_output = [](const OutputFacts& x, const OutputFacts& y) {
+    return x.spec == y.spec;
+  };
+  return a.inputs == b.inputs && std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(),
+                                            b.outputs.end(), same_output);
+}
+
 }  // namespace
 
 std::vector<Op> small_cases() {
@@ -117,6 +133,17 @@ std::vector<Op> all_cases() {
   return cases;
 }
 
-std::string title_of(const Op& op) { return text(facts_of(op).kind, " ", sizes_text(op)); }
+std::vector<Op> cases_in(DType dtype) {
+  std::vector<Op> cases;
+  for (Op op : all_cases()) {
+    op.dtype = dtype;
+    if (!same_facts(op, DType::kF32)) cases.push_back(op);
+  }
+  return cases;
+}
+
+std::string title_of(const Op& op) {
+  return text(facts_of(op).kind, " ", name_of(op.dtype), " ", sizes_text(op));
+}
 
 }  // namespace hethub::conformance

@@ -12,7 +12,10 @@ std::vector<Op> all_cases();
 /// Those of all_cases() that are small enough for finite differences.
 std::vector<Op> small_cases();
 
-/// "rms_norm rows=3 width=17", as failures name a case.
+/// all_cases() in another dtype, without those whose operands are the same in f32.
+std::vector<Op> cases_in(DType dtype);
+
+/// "rms_norm f32 rows=3 width=17", as failures name a case.
 std::string title_of(const Op& op);
 
 }  // namespace hethub::conformance

@@ -18,19 +18,28 @@
 namespace hethub::conformance {
 namespace {
 
-// A backend joins with one line here: its name, and how far its fp32 results may lie from fp64, as
-// a part of an element's size plus its tensor's root mean square. The hardest are gradients of
+// A backend joins with one line here: its name, and how far its results may lie from fp64, as a part
+// of an element's size plus its tensor's root mean square. The hardest in fp32 are gradients of
 // attention over 128 products a score: a score of size 5 is off by some 1e-6, and so is its
 // exponential, relatively. 4e-6 leaves them a factor of two.
 struct BackendRow {
   const char* name = "";
   double f32_tolerance = 0;
+  double bf16_tolerance = 0;       // of ops on bf16; 0: it must refuse them
+  double bf16_sums_tolerance = 0;  // of what they leave in f32: sums and gradients of weights
 };
 
+constexpr double kBf16Rounding = 0x1.01p-8;  // that of one rounding to bf16
+
 constexpr BackendRow kBackends[] = {
-    {"cpu", 4e-6},   {"opencl", 4e-6},   {"served-cpu", 4e-6},  // cpu behind the edge of a plug-in
-    {"torch", 4e-6}, {"gpu-host", 4e-6},  // the kernels of cuda and hip as loops on the CPU
-    {"cuda", 4e-6},  {"hip", 4e-6},      {"emulated:T4:scale=0.001", 4e-6},
+    {"cpu", 4e-6, kBf16Rounding, 4e-6},
+    {"opencl", 4e-6},
+    {"served-cpu", 4e-6, kBf16Rounding, 4e-6},  // cpu behind the edge of a plug-in
+    {"torch", 4e-6, 2 * kBf16Rounding, kBf16Rounding},
+    {"gpu-host", 4e-6},  // the kernels of cuda and hip as loops on the CPU
+    {"cuda", 4e-6},
+    {"hip", 4e-6},
+    {"emulated:T4:scale=0.001", 4e-6, kBf16Rounding, 4e-6},
 };
 
 // Every test sees the plug-ins that are for tests alone.
@@ -60,6 +69,16 @@ class Conformance : public testing::TestWithParam<BackendRow> {
       if (error.code() != ErrorCode::kUnavailable) throw;
       miss(error.what());
     }
+  }
+
+  // The cases in every dtype the backend computes in.
+  static std::vector<Op> cases() {
+    std::vector<Op> all = all_cases();
+    if (GetParam().bf16_tolerance == 0) return all;
+    for (Op& op : cases_in(DType::kBf16)) {
+      all.push_back(std::move(op));
+    }
+    return all;
   }
 
   // A device that is not here is skipped where that is allowed.
@@ -99,29 +118,35 @@ void expect_near(const Values& found, const Values& expected, double size, doubl
   }
 }
 
+double tolerance_of(const Op& op, const TensorSpec& output, const BackendRow& row) {
+  if (op.dtype == DType::kF32) return row.f32_tolerance;
+  return output.dtype == DType::kF32 ? row.bf16_sums_tolerance : row.bf16_tolerance;
+}
+
 void expect_outputs(const Op& op, const std::vector<Values>& inputs, const Outcome& outcome,
-                    double tolerance) {
+                    const BackendRow& row) {
+  const OpFacts facts = facts_of(op);
   const std::vector<Values> expected = reference(op, inputs);
   for (std::size_t output = 0; output < expected.size(); ++output) {
     SCOPED_TRACE(text("output ", output));
     expect_near(outcome.outputs[output], expected[output], size_of_terms(op, expected[output]),
-                tolerance);
+                tolerance_of(op, facts.outputs[output].spec, row));
   }
   EXPECT_EQ(outcome.stray_bytes, 0) << "written outside the outputs";
 }
 
 TEST_P(Conformance, every_op_agrees_with_fp64_and_writes_its_outputs_alone) {
-  for (const Op& op : all_cases()) {
+  for (const Op& op : cases()) {
     SCOPED_TRACE(title_of(op));
     const std::vector<Values> inputs = make_inputs(op, 1);
     const Outcome outcome = run_on(*backend_, op, inputs, {});
-    expect_outputs(op, inputs, outcome, GetParam().f32_tolerance);
+    expect_outputs(op, inputs, outcome, GetParam());
     if (HasFatalFailure()) return;
   }
 }
 
 TEST_P(Conformance, an_output_may_take_over_the_input_its_facts_name) {
-  for (const Op& op : all_cases()) {
+  for (const Op& op : cases()) {
     const OpFacts facts = facts_of(op);
     const bool reuses =
         std::any_of(facts.outputs.begin(), facts.outputs.end(),
@@ -137,7 +162,7 @@ TEST_P(Conformance, an_output_may_take_over_the_input_its_facts_name) {
 }
 
 TEST_P(Conformance, a_second_run_gives_the_same_bits) {
-  for (const Op& op : all_cases()) {
+  for (const Op& op : cases()) {
     SCOPED_TRACE(title_of(op));
     const std::vector<Values> inputs = make_inputs(op, 3);
     ASSERT_EQ(run_on(*backend_, op, inputs, {}).bits, run_on(*backend_, op, inputs, {}).bits);
@@ -146,14 +171,14 @@ TEST_P(Conformance, a_second_run_gives_the_same_bits) {
 
 TEST_P(Conformance, elementwise_ops_run_at_any_element) {
   for (const std::int64_t shift : {1, 3, 17}) {
-    for (const Op& op : all_cases()) {
-      const std::set<std::string_view> elementwise = {"add", "accumulate", "fill", "sum_squares",
-                                                      "adamw"};
+    for (const Op& op : cases()) {
+      const std::set<std::string_view> elementwise = {"add",         "accumulate", "fill",
+                                                      "sum_squares", "convert",    "adamw"};
       if (elementwise.count(facts_of(op).kind) == 0) continue;
       SCOPED_TRACE(text(title_of(op), " shifted by ", shift, " elements"));
       const std::vector<Values> inputs = make_inputs(op, 4);
       const Outcome outcome = run_on(*backend_, op, inputs, {.shift = shift});
-      expect_outputs(op, inputs, outcome, GetParam().f32_tolerance);
+      expect_outputs(op, inputs, outcome, GetParam());
       if (HasFatalFailure()) return;
     }
   }
@@ -196,6 +221,20 @@ TEST_P(Conformance, what_a_backend_lacks_is_refused_by_name) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
       EXPECT_NE(std::string(error.what()).find("layer3.sum"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST_P(Conformance, bf16_is_refused_by_name_where_it_is_not_computed) {
+  if (GetParam().bf16_tolerance > 0) GTEST_SKIP() << "it computes in bf16";
+  for (const Op& op : cases_in(DType::kBf16)) {
+    if (std::holds_alternative<Accumulate>(op.body)) continue;
+    try {
+      (void)backend_->prepare(op);
+      ADD_FAILURE() << title_of(op) << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      EXPECT_NE(std::string(error.what()).find("bf16"), std::string::npos) << error.what();
     }
   }
 }

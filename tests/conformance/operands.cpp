@@ -1,5 +1,6 @@
 #include "operands.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -15,6 +16,20 @@ Values rounded(Values values) {
     value = rounded(value);
   }
   return values;
+}
+
+// To the nearest of 8 bits, ties to even: the rounding of bf16 among its normal numbers.
+double rounded_to_bf16(double value) {
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
+}
+
+void round_to(DType type, Values& values) {
+  if (type != DType::kBf16) return;
+  for (double& value : values) {
+    value = rounded_to_bf16(value);
+  }
 }
 
 // Makes tensors from one stream of random bits.
@@ -163,6 +178,23 @@ void decode_as(const std::vector<std::byte>& bytes, Values& values) {
   }
 }
 
+// The upper half of a float.
+void encode_bf16(const Values& values, std::vector<std::byte>& bytes) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(values[i]));
+    const auto half = static_cast<std::uint16_t>(bits >> 16U);
+    std::memcpy(bytes.data() + 2 * i, &half, 2);
+  }
+}
+
+void decode_bf16(const std::vector<std::byte>& bytes, Values& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint16_t half = 0;
+    std::memcpy(&half, bytes.data() + 2 * i, 2);
+    values[i] = std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16U);
+  }
+}
+
 [[noreturn]] void refuse(DType type) {
   throw std::logic_error("conformance: no values of type " + std::string(name_of(type)));
 }
@@ -171,11 +203,15 @@ void decode_as(const std::vector<std::byte>& bytes, Values& values) {
 
 std::vector<Values> make_inputs(const Op& op, std::uint64_t seed) {
   Maker make(seed);
+  const OpFacts facts = facts_of(op);
   std::vector<Values> inputs;
-  for (const TensorSpec& spec : facts_of(op).inputs) {
-    inputs.push_back(make.floats(spec.elements()));
+  for (const TensorSpec& spec : facts.inputs) {
+    round_to(spec.dtype, inputs.emplace_back(make.floats(spec.elements())));
   }
   std::visit([&](const auto& body) { shape(body, make, inputs); }, op.body);
+  for (std::size_t input = 0; input < inputs.size(); ++input) {
+    round_to(facts.inputs[input].dtype, inputs[input]);
+  }
   return inputs;
 }
 
@@ -183,6 +219,8 @@ std::vector<std::byte> encode(const TensorSpec& spec, const Values& values) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(spec.bytes()));
   if (spec.dtype == DType::kF32) {
     encode_as<float>(values, bytes);
+  } else if (spec.dtype == DType::kBf16) {
+    encode_bf16(values, bytes);
   } else if (spec.dtype == DType::kI32) {
     encode_as<std::int32_t>(values, bytes);
   } else {
@@ -195,6 +233,8 @@ Values decode(const TensorSpec& spec, const std::vector<std::byte>& bytes) {
   Values values(static_cast<std::size_t>(spec.elements()));
   if (spec.dtype == DType::kF32) {
     decode_as<float>(bytes, values);
+  } else if (spec.dtype == DType::kBf16) {
+    decode_bf16(bytes, values);
   } else if (spec.dtype == DType::kI32) {
     decode_as<std::int32_t>(bytes, values);
   } else {

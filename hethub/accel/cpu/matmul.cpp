@@ -30,11 +30,14 @@ using Handle = std::unique_ptr<T, Deleter<T, Destroy>>;
 using MemoryHandle = Handle<dnnl_memory_t, dnnl_memory_destroy>;
 using Description = Handle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
 
-dnnl_memory_desc_t matrix(std::int64_t rows, std::int64_t columns, bool transposed) {
+dnnl_data_type_t type_of(DType type) { return type == DType::kBf16 ? dnnl_bf16 : dnnl_f32; }
+
+dnnl_memory_desc_t matrix(std::int64_t rows, std::int64_t columns, DType type,
+                          bool transposed = false) {
   const dnnl_dims_t sizes = {rows, columns};
   const dnnl_dims_t strides = {transposed ? 1 : columns, transposed ? rows : 1};
   dnnl_memory_desc_t description;
-  check(dnnl_memory_desc_init_by_strides(&description, 2, sizes, dnnl_f32, strides),
+  check(dnnl_memory_desc_init_by_strides(&description, 2, sizes, type_of(type), strides),
         "describing a matrix");
   return description;
 }
@@ -71,8 +74,16 @@ Description choose(const dnnl_matmul_desc_t& wanted, const MatrixProduct& produc
                    dnnl_engine_t engine) {
   const auto attributes = attributes_of(product);
   dnnl_primitive_desc_iterator_t raw = nullptr;
-  check(dnnl_primitive_desc_iterator_create(&raw, &wanted, attributes.get(), engine, nullptr),
-        "looking for an implementation");
+  const dnnl_status_t found =
+      dnnl_primitive_desc_iterator_create(&raw, &wanted, attributes.get(), engine, nullptr);
+  if (found == dnnl_unimplemented) {
+    throw Error(ErrorCode::kUnsupported,
+                {.what = text("matrix product ", product.m, " x ", product.k, " x ", product.n),
+                 .found = text("no implementation for ", name_of(product.operands), " here"),
+                 .expected = "a processor with AVX-512 for bf16",
+                 .fix = "set the plan's dtype to f32"});
+  }
+  check(found, "looking for an implementation");
   const Handle<dnnl_primitive_desc_iterator_t, dnnl_primitive_desc_iterator_destroy> candidates(
       raw);
   std::int64_t least = -1;
@@ -114,10 +125,10 @@ struct PreparedProduct::Parts {
 
 PreparedProduct::PreparedProduct(const MatrixLibrary& library, const MatrixProduct& product)
     : parts_(std::make_unique<Parts>()) {
-  const dnnl_memory_desc_t a = matrix(product.m, product.k, product.a_transposed);
-  const dnnl_memory_desc_t b = matrix(product.k, product.n, product.b_transposed);
-  const dnnl_memory_desc_t c = matrix(product.m, product.n, false);
-  const dnnl_memory_desc_t bias = matrix(1, product.n, false);
+  const dnnl_memory_desc_t a = matrix(product.m, product.k, product.operands, product.a_transposed);
+  const dnnl_memory_desc_t b = matrix(product.k, product.n, product.operands, product.b_transposed);
+  const dnnl_memory_desc_t c = matrix(product.m, product.n, product.result);
+  const dnnl_memory_desc_t bias = matrix(1, product.n, product.operands);
   dnnl_matmul_desc_t wanted;
   check(dnnl_matmul_desc_init(&wanted, &a, &b, product.bias ? &bias : nullptr, &c),
         "describing the product");

@@ -5,6 +5,8 @@
 
 #include <oneapi/dnnl/dnnl_types.h>
 
+#include "hethub/base/dtype.h"
+
 namespace hethub {
 
 /// The matrix library's context; it outlives the products made with it.
@@ -23,7 +25,8 @@ class MatrixLibrary {
   dnnl_stream* stream_ = nullptr;
 };
 
-/// c[m, n] (+)= a[m, k] · b[k, n] (+ bias[n]) of f32. a and b may lie transposed in memory.
+/// c[m, n] (+)= a[m, k] · b[k, n] (+ bias[n]), added up in f32. a and b may lie transposed in
+/// memory.
 struct MatrixProduct {
   std::int64_t m = 0;
   std::int64_t k = 0;
@@ -32,6 +35,8 @@ struct MatrixProduct {
   bool b_transposed = false;  ///< memory holds b as [n, k]
   bool bias = false;
   bool accumulate = false;
+  DType operands = DType::kF32;  ///< of a, b and bias: f32 or bf16
+  DType result = DType::kF32;    ///< of c
   std::int64_t workspace_bytes = 0;  ///< the most it may use
 };
 
@@ -47,8 +52,8 @@ struct MatrixOperands {
 /// A product that is ready to run. Threads: one at a time.
 class PreparedProduct {
  public:
-  /// Throws kUnsupported if every implementation needs more workspace, kInternal if the library
-  /// fails.
+  /// Throws kUnsupported if the library has no implementation on this processor, or each needs more
+  /// workspace; kInternal if the library fails.
   PreparedProduct(const MatrixLibrary& library, const MatrixProduct& product);
   ~PreparedProduct();
   PreparedProduct(const PreparedProduct&) = delete;

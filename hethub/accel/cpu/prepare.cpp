@@ -49,7 +49,7 @@ void check(const IntegerRange& range, const Arguments& arguments) {
 template <typename T>
 class KernelOp : public CpuOp {
  public:
-  KernelOp(const CpuTools& tools, const T& op, DType dtype = DType::kF32)
+  KernelOp(const CpuTools& tools, const T& op, DType dtype)
       : op_(op),
         kernel_(static_cast<const Kernel<T>&>(*tools.kernels)),
         threads_(tools.threads),
@@ -104,7 +104,10 @@ struct Maker {
   const Op& op;
 
   std::unique_ptr<CpuOp> product(MatrixProduct sizes) const {
-    sizes.workspace_bytes = facts_of(op).workspace_bytes;
+    const OpFacts facts = facts_of(op);
+    sizes.workspace_bytes = facts.workspace_bytes;
+    sizes.operands = facts.inputs[0].dtype;
+    sizes.result = facts.outputs[0].spec.dtype;
     return std::make_unique<ProductOp>(tools, sizes);
   }
 
@@ -124,7 +127,7 @@ struct Maker {
       refuse_op("cpu", op, text("head_dim ", body.head_dim), "an even one",
                 "choose an even head_dim");
     }
-    return std::make_unique<KernelOp<Rope>>(tools, body);
+    return std::make_unique<KernelOp<Rope>>(tools, body, op.dtype);
   }
   std::unique_ptr<CpuOp> operator()(const Attention& body) const { return attention(body, body); }
   std::unique_ptr<CpuOp> operator()(const AttentionGrad& body) const {
@@ -138,10 +141,7 @@ struct Maker {
       refuse_op("cpu", op, text("head_dim ", sizes.head_dim), text("at most ", kMostHeadDim),
                 "choose more heads of a smaller head_dim");
     }
-    return std::make_unique<KernelOp<T>>(tools, body);
-  }
-  std::unique_ptr<CpuOp> operator()(const Accumulate& body) const {
-    return std::make_unique<KernelOp<Accumulate>>(tools, body, op.dtype);
+    return std::make_unique<KernelOp<T>>(tools, body, op.dtype);
   }
   std::unique_ptr<CpuOp> operator()(const GroupStart& /*body*/) const { return group(); }
   std::unique_ptr<CpuOp> operator()(const GroupWait& /*body*/) const { return group(); }
@@ -150,15 +150,17 @@ struct Maker {
   }
   template <typename T>
   std::unique_ptr<CpuOp> operator()(const T& body) const {
-    return std::make_unique<KernelOp<T>>(tools, body);
+    return std::make_unique<KernelOp<T>>(tools, body, op.dtype);
   }
 };
 
 }  // namespace
 
 std::unique_ptr<CpuOp> prepare_cpu_op(const CpuTools& tools, const Op& op) {
-  if (op.dtype != DType::kF32 && !std::holds_alternative<Accumulate>(op.body)) {
-    refuse_op("cpu", op, text("dtype ", name_of(op.dtype)), "f32", "set the plan's dtype to f32");
+  const bool computes = op.dtype == DType::kF32 || op.dtype == DType::kBf16;
+  if (!computes && !std::holds_alternative<Accumulate>(op.body)) {
+    refuse_op("cpu", op, text("dtype ", name_of(op.dtype)), "f32 or bf16",
+              "set the plan's dtype to one of these");
   }
   return std::visit(Maker{tools, op}, op.body);
 }

@@ -54,6 +54,11 @@ HETHUB_KERNEL add(const float* a, const float* b, float* y, long count) {
   if (i < count) y[i] = a[i] + b[i];
 }
 
+HETHUB_KERNEL convert(const float* x, float* y, long count) {
+  const long i = item_index();
+  if (i < count) y[i] = x[i];
+}
+
 HETHUB_KERNEL fill(float* x, float value, long count) {
   const long i = item_index();
   if (i < count) x[i] = value;

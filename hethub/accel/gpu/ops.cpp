@@ -166,6 +166,10 @@ void run(const Accumulate& op, const Launch& with) {
   }
 }
 
+void run(const Convert& op, const Launch& with) {
+  with.each(op.count, convert, with.in(0), with.out(0), op.count);
+}
+
 void run(const Fill& op, const Launch& with) {
   with.each(op.count, fill, with.out(0), static_cast<float>(op.value), op.count);
 }

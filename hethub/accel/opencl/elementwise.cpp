@@ -47,6 +47,10 @@ Prepared ready(const Fill& op, const Op& all, const Preparation& with) {
   return launch_list(std::move(launch));
 }
 
+Prepared ready(const Convert& op, const Op& all, const Preparation& with) {
+  return launch_list(elementwise("convert", {input(0), output(0)}, op.count, all, with));
+}
+
 Prepared ready(const AdamW& op, const Op& all, const Preparation& with) {
   Launch launch = elementwise("adamw", {output(0), output(1), output(2), input(3), input(4)},
                               op.count, all, with);

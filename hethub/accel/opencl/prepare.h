@@ -42,6 +42,7 @@ Prepared ready(const SiluMulGrad& op, const Op& all, const Preparation& with);
 Prepared ready(const Add& op, const Op& all, const Preparation& with);
 Prepared ready(const Accumulate& op, const Op& all, const Preparation& with);
 Prepared ready(const Fill& op, const Op& all, const Preparation& with);
+Prepared ready(const Convert& op, const Op& all, const Preparation& with);
 Prepared ready(const CrossEntropy& op, const Op& all, const Preparation& with);
 Prepared ready(const LogSumExp& op, const Op& all, const Preparation& with);
 Prepared ready(const CrossEntropyPart& op, const Op& all, const Preparation& with);

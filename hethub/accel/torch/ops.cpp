@@ -17,15 +17,31 @@ bool is_f32(const at::Tensor& tensor) { return tensor.scalar_type() == at::kFloa
 // One value for each row, to be spread over the row.
 at::Tensor column(const at::Tensor& values) { return values.unsqueeze(1); }
 
+// Whether libtorch adds the products up in 16 bits: of narrow vectors it does.
+bool adds_narrowly(const at::Tensor& a, const at::Tensor& b) {
+  return !is_f32(a) && (a.size(0) == 1 || a.size(1) == 1 || b.size(1) == 1);
+}
+
 void compute(const Linear& op, Tensors& t) {
-  if (op.bias) {
-    at::addmm_out(t.out[0], t.in[2], t.in[0], t.in[1].t());
+  const at::Tensor w = t.in[1].t();
+  if (adds_narrowly(t.in[0], w)) {
+    at::Tensor y = at::mm(f32(t.in[0]), f32(w));
+    if (op.bias) y.add_(t.in[2]);
+    t.out[0].copy_(y);
+  } else if (op.bias) {
+    at::addmm_out(t.out[0], t.in[2], t.in[0], w);
   } else {
-    at::mm_out(t.out[0], t.in[0], t.in[1].t());
+    at::mm_out(t.out[0], t.in[0], w);
   }
 }
 
-void compute(const LinearGradInput& /*op*/, Tensors& t) { at::mm_out(t.out[0], t.in[0], t.in[1]); }
+void compute(const LinearGradInput& /*op*/, Tensors& t) {
+  if (adds_narrowly(t.in[0], t.in[1])) {
+    t.out[0].copy_(at::mm(f32(t.in[0]), f32(t.in[1])));
+  } else {
+    at::mm_out(t.out[0], t.in[0], t.in[1]);
+  }
+}
 
 void compute(const LinearGradWeight& /*op*/, Tensors& t) {
   t.out[0].addmm_(f32(t.in[0]).t(), f32(t.in[1]));
@@ -153,6 +169,8 @@ void compute(const Accumulate& op, Tensors& t) {
   if (op.divisor > 1) sum = sum.mul(1.0F / static_cast<float>(op.divisor));
   t.out[0].copy_(sum);
 }
+
+void compute(const Convert& /*op*/, Tensors& t) { t.out[0].copy_(t.in[0]); }
 
 void compute(const Fill& op, Tensors& t) { t.out[0].fill_(op.value); }
 

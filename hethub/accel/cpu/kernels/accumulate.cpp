@@ -1,5 +1,6 @@
 // The reduction step of collectives, for every dtype.
 
+#include "hethub/accel/cpu/kernels/element.h"
 #include "hethub/accel/cpu/kernels/parallel.h"
 #include "hethub/accel/cpu/kernels/run.h"
 
@@ -18,18 +19,14 @@ struct Plain {
   static Stored store(Added value) { return static_cast<Stored>(value); }
 };
 
-struct Bf16 {
-  using Stored = std::uint16_t;
+struct StoredBf16 {
+  using Stored = Bf16;
   using Added = float;
-  static float load(std::uint16_t value) {
-    return __builtin_bit_cast(float, static_cast<std::uint32_t>(value) << 16U);
-  }
-  // To the nearest, ties to even; what is no number stays none.
-  static std::uint16_t store(float value) {
-    const auto bits = __builtin_bit_cast(std::uint32_t, value);
-    const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U;
-    const bool none = (bits & 0x7FFFFFFFU) > 0x7F800000U;
-    return static_cast<std::uint16_t>(none ? (bits >> 16U) | 0x40U : rounded);
+  static float load(Bf16 value) { return value; }
+  static Bf16 store(float value) {
+    Bf16 stored;
+    stored = value;
+    return stored;
   }
 };
 
@@ -151,7 +148,7 @@ void run_accumulate(const Accumulate& op, const Arguments& arguments) {
     case DType::kF16:
       return accumulate<F16>(op, arguments);
     case DType::kBf16:
-      return accumulate<Bf16>(op, arguments);
+      return accumulate<StoredBf16>(op, arguments);
     case DType::kI64:
       return accumulate<Plain<std::int64_t, std::int64_t>>(op, arguments);
     case DType::kI32:

@@ -72,14 +72,15 @@ void soften_row(const Layout& layout, QueryTile& tile, std::int64_t row, Seen se
   }
 }
 
+template <typename T>
 void pass_key_tile(const Layout& layout, QueryTile& tile, const Arguments& arguments,
                    std::int64_t key, std::int64_t keys) {
   const std::int64_t columns = round_up_to_lanes(keys);
   const std::int64_t kv_head = tile.head / (layout.op.heads / layout.op.kv_heads);
   const std::int64_t at =
       (tile.batch * layout.op.seq + key) * layout.key_row + kv_head * layout.op.head_dim;
-  const float* k = static_cast<const float*>(arguments.inputs[1]) + at;
-  const float* v = static_cast<const float*>(arguments.inputs[2]) + at;
+  const T* k = input<T>(arguments, 1) + at;
+  const T* v = input<T>(arguments, 2) + at;
   transpose_rows(k, layout.key_row, keys, layout.op.head_dim, tile.keys, kTile);
   copy_rows(v, layout.key_row, keys, layout.op.head_dim, 1.0F, tile.values, layout.depth);
   multiply({.m = tile.rows,
@@ -115,16 +116,17 @@ void pass_key_tile(const Layout& layout, QueryTile& tile, const Arguments& argum
             .add = true});
 }
 
+template <typename T>
 void write_rows(const Layout& layout, const QueryTile& tile, const Arguments& arguments) {
-  float* y = output(arguments, 0) + (tile.batch * layout.op.seq + tile.from) * layout.query_row +
-             tile.head * layout.op.head_dim;
+  T* y = output<T>(arguments, 0) + (tile.batch * layout.op.seq + tile.from) * layout.query_row +
+         tile.head * layout.op.head_dim;
   float* lse =
       output(arguments, 1) + (tile.batch * layout.op.heads + tile.head) * layout.op.seq + tile.from;
   for (std::int64_t row = 0; row < tile.rows; ++row) {
     const auto share = static_cast<float>(1.0 / tile.whole[row]);
     lse[row] = static_cast<float>(tile.most[row] + __builtin_log(tile.whole[row]));
     const float* sums = tile.sums + row * layout.depth;
-    float* target = y + row * layout.query_row;
+    T* target = y + row * layout.query_row;
 #pragma omp simd
     for (std::int64_t d = 0; d < layout.op.head_dim; ++d) {
       target[d] = sums[d] * share;
@@ -132,9 +134,10 @@ void write_rows(const Layout& layout, const QueryTile& tile, const Arguments& ar
   }
 }
 
+template <typename T>
 void run_tile(const Layout& layout, QueryTile& tile, const Arguments& arguments) {
-  const float* q = input(arguments, 0) +
-                   (tile.batch * layout.op.seq + tile.from) * layout.query_row +
+  const T* q = input<T>(arguments, 0) +
+               (tile.batch * layout.op.seq + tile.from) * layout.query_row +
                    tile.head * layout.op.head_dim;
   copy_rows(q, layout.query_row, tile.rows, layout.op.head_dim, layout.scale, tile.q, layout.depth);
   for (std::int64_t i = 0; i < kTile * layout.depth; ++i) {
@@ -147,14 +150,13 @@ void run_tile(const Layout& layout, QueryTile& tile, const Arguments& arguments)
   const std::int64_t end = tile.from + tile.rows;
   const std::int64_t first = first_seen_by(layout, tile.batch, tile.from, tile.rows);
   for (std::int64_t key = first / kTile * kTile; key < end; key += kTile) {
-    pass_key_tile(layout, tile, arguments, key, end - key < kTile ? end - key : kTile);
+    pass_key_tile<T>(layout, tile, arguments, key, end - key < kTile ? end - key : kTile);
   }
-  write_rows(layout, tile, arguments);
+  write_rows<T>(layout, tile, arguments);
 }
 
-}  // namespace
-
-void run_attention(const Attention& op, const Arguments& arguments) {
+template <typename T>
+void attention(const Attention& op, const Arguments& arguments) {
   const Layout layout = layout_of(op, integers(arguments, 3));
   const std::int64_t each = scratch_floats(layout);
   const int threads = threads_with_scratch(arguments, arguments.workspace_bytes, each);
@@ -168,10 +170,16 @@ void run_attention(const Attention& op, const Arguments& arguments) {
       tile.from = item / op.heads % tiles * kTile;
       tile.batch = item / op.heads / tiles;
       tile.rows = op.seq - tile.from < kTile ? op.seq - tile.from : kTile;
-      run_tile(layout, tile, arguments);
+      run_tile<T>(layout, tile, arguments);
     }
   };
   parallel_ranges(threads, op.batch * op.heads * tiles, 1, work);
+}
+
+}  // namespace
+
+void run_attention(const Attention& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { attention<T>(op, arguments); });
 }
 
 }  // namespace hethub::HETHUB_LEVEL

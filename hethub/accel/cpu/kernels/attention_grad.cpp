@@ -48,17 +48,19 @@ KeyTile make_tile(const Layout& layout, Scratch scratch) {
 }
 
 // What the kernel reads and writes, by the names of the formulas.
+template <typename T>
 struct Operands {
-  const float* dy = nullptr;
-  const float* q = nullptr;
-  const float* k = nullptr;
-  const float* v = nullptr;
-  const float* y = nullptr;
+  const T* dy = nullptr;
+  const T* q = nullptr;
+  const T* k = nullptr;
+  const T* v = nullptr;
+  const T* y = nullptr;
   const float* lse = nullptr;
   const float* pulls = nullptr;  // Σ dy∘y of each head and row, laid out as lse
-  float* dq = nullptr;
-  float* dk = nullptr;
-  float* dv = nullptr;
+  float* dq_sums = nullptr;  // dq itself where that is f32, else in the workspace
+  T* dq = nullptr;
+  T* dk = nullptr;
+  T* dv = nullptr;
 };
 
 // Turns scores (p) and dy·vᵀ (ds) of one row into p and ds.
@@ -83,7 +85,8 @@ struct QueryRows {
 };
 
 // p and ds of the tile of queries `at` over the tile of keys.
-void make_weights(const Layout& layout, KeyTile& tile, const Operands& operands, QueryRows at) {
+template <typename T>
+void make_weights(const Layout& layout, KeyTile& tile, const Operands<T>& operands, QueryRows at) {
   const std::int64_t columns = round_up_to_lanes(tile.keys);
   TileProduct product{.m = at.rows,
                       .n = columns,
@@ -107,7 +110,8 @@ void make_weights(const Layout& layout, KeyTile& tile, const Operands& operands,
   }
 }
 
-void add_to_dq(const Layout& layout, const KeyTile& tile, const Operands& operands, QueryRows at,
+template <typename T>
+void add_to_dq(const Layout& layout, const KeyTile& tile, const Operands<T>& operands, QueryRows at,
                std::int64_t offset) {
   multiply({.m = at.rows,
             .n = layout.depth,
@@ -120,7 +124,7 @@ void add_to_dq(const Layout& layout, const KeyTile& tile, const Operands& operan
             .c = tile.dq,
             .c_row = layout.depth});
   for (std::int64_t row = 0; row < at.rows; ++row) {
-    float* target = operands.dq + offset + row * layout.query_row;
+    float* target = operands.dq_sums + offset + row * layout.query_row;
     const float* source = tile.dq + row * layout.depth;
 #pragma omp simd
     for (std::int64_t d = 0; d < layout.op.head_dim; ++d) {
@@ -129,7 +133,8 @@ void add_to_dq(const Layout& layout, const KeyTile& tile, const Operands& operan
   }
 }
 
-void pass_query_tile(const Layout& layout, KeyTile& tile, const Operands& operands, QueryRows at) {
+template <typename T>
+void pass_query_tile(const Layout& layout, KeyTile& tile, const Operands<T>& operands, QueryRows at) {
   const std::int64_t offset =
       (tile.batch * layout.op.seq + at.from) * layout.query_row + at.head * layout.op.head_dim;
   copy_rows(operands.q + offset, layout.query_row, at.rows, layout.op.head_dim, layout.scale,
@@ -156,14 +161,23 @@ void pass_query_tile(const Layout& layout, KeyTile& tile, const Operands& operan
   add_to_dq(layout, tile, operands, at, offset);
 }
 
-void write_sums(const Layout& layout, const float* sums, std::int64_t keys, float* to) {
-  for (std::int64_t row = 0; row < keys; ++row) {
-    __builtin_memcpy(to + row * layout.key_row, sums + row * layout.depth,
-                     static_cast<std::size_t>(layout.op.head_dim) * sizeof(float));
+template <typename T>
+void write_row(const float* from, std::int64_t count, T* to) {
+#pragma omp simd
+  for (std::int64_t d = 0; d < count; ++d) {
+    to[d] = from[d];
   }
 }
 
-void run_key_tile(const Layout& layout, KeyTile& tile, const Operands& operands) {
+template <typename T>
+void write_sums(const Layout& layout, const float* sums, std::int64_t keys, T* to) {
+  for (std::int64_t row = 0; row < keys; ++row) {
+    write_row(sums + row * layout.depth, layout.op.head_dim, to + row * layout.key_row);
+  }
+}
+
+template <typename T>
+void run_key_tile(const Layout& layout, KeyTile& tile, const Operands<T>& operands) {
   const Attention& op = layout.op;
   const std::int64_t offset =
       (tile.batch * op.seq + tile.from) * layout.key_row + tile.kv_head * op.head_dim;
@@ -189,17 +203,18 @@ void run_key_tile(const Layout& layout, KeyTile& tile, const Operands& operands)
   write_sums(layout, tile.dv, tile.keys, operands.dv + offset);
 }
 
-// Σ dy∘y of each row of one head group, and zeros in dq.
-void begin_group(const Layout& layout, const Operands& operands, float* pulls, std::int64_t batch,
+// Σ dy∘y of each row of one head group, and zeros in dq's sums.
+template <typename T>
+void begin_group(const Layout& layout, const Operands<T>& operands, float* pulls, std::int64_t batch,
                  std::int64_t kv_head) {
   const Attention& op = layout.op;
   const std::int64_t group = op.heads / op.kv_heads;
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     for (std::int64_t i = 0; i < op.seq; ++i) {
       const std::int64_t offset = (batch * op.seq + i) * layout.query_row + head * op.head_dim;
-      const float* dy = operands.dy + offset;
-      const float* y = operands.y + offset;
-      float* dq = operands.dq + offset;
+      const T* dy = operands.dy + offset;
+      const T* y = operands.y + offset;
+      float* dq = operands.dq_sums + offset;
       float sum = 0;
 #pragma omp simd reduction(+ : sum)
       for (std::int64_t d = 0; d < op.head_dim; ++d) {
@@ -211,28 +226,44 @@ void begin_group(const Layout& layout, const Operands& operands, float* pulls, s
   }
 }
 
-}  // namespace
+template <typename T>
+void end_group(const Layout& layout, const Operands<T>& operands, std::int64_t batch,
+               std::int64_t kv_head) {
+  const Attention& op = layout.op;
+  const std::int64_t group = op.heads / op.kv_heads;
+  for (std::int64_t i = 0; i < op.seq; ++i) {
+    const std::int64_t offset =
+        (batch * op.seq + i) * layout.query_row + kv_head * group * op.head_dim;
+    write_row(operands.dq_sums + offset, group * op.head_dim, operands.dq + offset);
+  }
+}
 
-void run_attention_grad(const AttentionGrad& grad, const Arguments& arguments) {
+template <typename T>
+void attention_grad(const AttentionGrad& grad, const Arguments& arguments) {
+  constexpr bool kIsNarrow = sizeof(T) < sizeof(float);
   const Attention& op = grad.forward;
   const Layout layout = layout_of(op, integers(arguments, 6));
-  // The workspace: a number for each row of each head, then the threads' scratch.
+  // The workspace: a number for each row of each head, dq's sums, then the threads' scratch.
   auto* pulls = static_cast<float*>(arguments.workspace);
   const std::int64_t rows = round_up_to_lanes(op.batch * op.heads * op.seq);
-  float* scratch = pulls + rows;
+  const std::int64_t sums =
+      kIsNarrow ? round_up_to_lanes(op.batch * op.seq * layout.query_row) : 0;
+  float* scratch = pulls + rows + sums;
   const std::int64_t left =
-      arguments.workspace_bytes - rows * static_cast<std::int64_t>(sizeof(float));
+      arguments.workspace_bytes - (rows + sums) * static_cast<std::int64_t>(sizeof(float));
   const std::int64_t each = scratch_floats(layout);
-  const Operands operands{.dy = input(arguments, 0),
-                          .q = input(arguments, 1),
-                          .k = input(arguments, 2),
-                          .v = input(arguments, 3),
-                          .y = input(arguments, 4),
-                          .lse = input(arguments, 5),
-                          .pulls = pulls,
-                          .dq = output(arguments, 0),
-                          .dk = output(arguments, 1),
-                          .dv = output(arguments, 2)};
+  const Operands<T> operands{
+      .dy = input<T>(arguments, 0),
+      .q = input<T>(arguments, 1),
+      .k = input<T>(arguments, 2),
+      .v = input<T>(arguments, 3),
+      .y = input<T>(arguments, 4),
+      .lse = input(arguments, 5),
+      .pulls = pulls,
+      .dq_sums = kIsNarrow ? pulls + rows : static_cast<float*>(arguments.outputs[0]),
+      .dq = output<T>(arguments, 0),
+      .dk = output<T>(arguments, 1),
+      .dv = output<T>(arguments, 2)};
   const auto work = [&](std::int64_t first, std::int64_t last, int thread) {
     KeyTile tile = make_tile(layout, {scratch + thread * each});
     for (std::int64_t item = first; item < last; ++item) {
@@ -243,9 +274,16 @@ void run_attention_grad(const AttentionGrad& grad, const Arguments& arguments) {
         tile.keys = op.seq - tile.from < kTile ? op.seq - tile.from : kTile;
         run_key_tile(layout, tile, operands);
       }
+      if (kIsNarrow) end_group(layout, operands, tile.batch, tile.kv_head);
     }
   };
   parallel_ranges(threads_with_scratch(arguments, left, each), op.batch * op.kv_heads, 1, work);
+}
+
+}  // namespace
+
+void run_attention_grad(const AttentionGrad& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { attention_grad<T>(op, arguments); });
 }
 
 }  // namespace hethub::HETHUB_LEVEL

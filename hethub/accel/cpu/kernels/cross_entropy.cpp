@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::int32_t kIgnored = -100;
 
-inline float largest(const float* x, std::int64_t count) {
+template <typename T>
+inline float largest(const T* x, std::int64_t count) {
   float most = x[0];
 #pragma omp simd reduction(max : most)
   for (std::int64_t j = 0; j < count; ++j) {
@@ -20,7 +21,8 @@ inline float largest(const float* x, std::int64_t count) {
 }
 
 // log Σ exp(x), the sum in double.
-inline double log_sum_exp(const float* x, std::int64_t count) {
+template <typename T>
+inline double log_sum_exp_of(const T* x, std::int64_t count) {
   const float most = largest(x, count);
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -30,17 +32,16 @@ inline double log_sum_exp(const float* x, std::int64_t count) {
   return most + __builtin_log(sum);
 }
 
-}  // namespace
-
-void run_cross_entropy(const CrossEntropy& op, const Arguments& arguments) {
-  const float* logits = input(arguments, 0);
+template <typename T>
+void cross_entropy(const CrossEntropy& op, const Arguments& arguments) {
+  const T* logits = input<T>(arguments, 0);
   const std::int32_t* labels = integers(arguments, 1);
   float* losses = output(arguments, 0);
   float* lse = output(arguments, 1);
   const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
     for (std::int64_t row = first; row < last; ++row) {
-      const float* x = logits + row * op.vocab;
-      const double whole = log_sum_exp(x, op.vocab);
+      const T* x = logits + row * op.vocab;
+      const double whole = log_sum_exp_of(x, op.vocab);
       const std::int32_t label = labels[row];
       lse[row] = static_cast<float>(whole);
       losses[row] = label == kIgnored ? 0.0F : static_cast<float>(whole - x[label]);
@@ -49,19 +50,21 @@ void run_cross_entropy(const CrossEntropy& op, const Arguments& arguments) {
   parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.vocab), each_row);
 }
 
-void run_log_sum_exp(const LogSumExp& op, const Arguments& arguments) {
-  const float* x = input(arguments, 0);
+template <typename T>
+void log_sum_exp(const LogSumExp& op, const Arguments& arguments) {
+  const T* x = input<T>(arguments, 0);
   float* lse = output(arguments, 0);
   const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
     for (std::int64_t row = first; row < last; ++row) {
-      lse[row] = static_cast<float>(log_sum_exp(x + row * op.width, op.width));
+      lse[row] = static_cast<float>(log_sum_exp_of(x + row * op.width, op.width));
     }
   };
   parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.width), each_row);
 }
 
-void run_cross_entropy_part(const CrossEntropyPart& op, const Arguments& arguments) {
-  const float* logits = input(arguments, 0);
+template <typename T>
+void cross_entropy_part(const CrossEntropyPart& op, const Arguments& arguments) {
+  const T* logits = input<T>(arguments, 0);
   const std::int32_t* labels = integers(arguments, 1);
   const float* lses = input(arguments, 2);
   float* losses = output(arguments, 0);
@@ -84,27 +87,48 @@ void run_cross_entropy_part(const CrossEntropyPart& op, const Arguments& argumen
   }
 }
 
-void run_cross_entropy_grad(const CrossEntropyGrad& op, const Arguments& arguments) {
-  const float* logits = input(arguments, 0);
+template <typename T>
+void cross_entropy_grad(const CrossEntropyGrad& op, const Arguments& arguments) {
+  const T* logits = input<T>(arguments, 0);
   const std::int32_t* labels = integers(arguments, 1);
   const float* lse = input(arguments, 2);
-  float* dlogits = output(arguments, 0);
+  T* dlogits = output<T>(arguments, 0);
   const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
     for (std::int64_t row = first; row < last; ++row) {
-      const float* x = logits + row * op.vocab;
-      float* dx = dlogits + row * op.vocab;
+      const T* x = logits + row * op.vocab;
+      T* dx = dlogits + row * op.vocab;
       const std::int32_t label = labels[row];
       const float counted = label == kIgnored ? 0.0F : 1.0F;
       const float whole = lse[row];
+      const std::int64_t column = label - op.first;
+      const bool here = label != kIgnored && column >= 0 && column < op.vocab;
+      const float at_label = here ? exp_of(x[column] - whole) - 1.0F : 0.0F;
 #pragma omp simd
       for (std::int64_t j = 0; j < op.vocab; ++j) {
         dx[j] = counted * exp_of(x[j] - whole);
       }
-      const std::int64_t column = label - op.first;
-      if (label != kIgnored && column >= 0 && column < op.vocab) dx[column] -= 1.0F;
+      if (here) dx[column] = at_label;
     }
   };
   parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.vocab), each_row);
+}
+
+}  // namespace
+
+void run_cross_entropy(const CrossEntropy& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { cross_entropy<T>(op, arguments); });
+}
+
+void run_log_sum_exp(const LogSumExp& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { log_sum_exp<T>(op, arguments); });
+}
+
+void run_cross_entropy_part(const CrossEntropyPart& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { cross_entropy_part<T>(op, arguments); });
+}
+
+void run_cross_entropy_grad(const CrossEntropyGrad& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { cross_entropy_grad<T>(op, arguments); });
 }
 
 }  // namespace hethub::HETHUB_LEVEL

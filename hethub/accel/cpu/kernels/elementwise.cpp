@@ -24,22 +24,22 @@ inline void for_elements(const Arguments& arguments, std::int64_t count, const E
                   });
 }
 
-}  // namespace
-
-void run_silu_mul(const SiluMul& op, const Arguments& arguments) {
-  const float* gate = input(arguments, 0);
-  const float* up = input(arguments, 1);
-  float* y = output(arguments, 0);
+template <typename T>
+void silu_mul(const SiluMul& op, const Arguments& arguments) {
+  const T* gate = input<T>(arguments, 0);
+  const T* up = input<T>(arguments, 1);
+  T* y = output<T>(arguments, 0);
   for_elements(arguments, op.rows * op.width,
                [=](std::int64_t i) { y[i] = gate[i] * sigmoid(gate[i]) * up[i]; });
 }
 
-void run_silu_mul_grad(const SiluMulGrad& op, const Arguments& arguments) {
-  const float* dy = input(arguments, 0);
-  const float* gate = input(arguments, 1);
-  const float* up = input(arguments, 2);
-  float* dgate = output(arguments, 0);
-  float* dup = output(arguments, 1);
+template <typename T>
+void silu_mul_grad(const SiluMulGrad& op, const Arguments& arguments) {
+  const T* dy = input<T>(arguments, 0);
+  const T* gate = input<T>(arguments, 1);
+  const T* up = input<T>(arguments, 2);
+  T* dgate = output<T>(arguments, 0);
+  T* dup = output<T>(arguments, 1);
   for_elements(arguments, op.rows * op.width, [=](std::int64_t i) {
     const float s = sigmoid(gate[i]);
     const float silu = gate[i] * s;
@@ -51,17 +51,77 @@ void run_silu_mul_grad(const SiluMulGrad& op, const Arguments& arguments) {
   });
 }
 
-void run_add(const Add& op, const Arguments& arguments) {
-  const float* a = input(arguments, 0);
-  const float* b = input(arguments, 1);
-  float* y = output(arguments, 0);
+template <typename T>
+void add(const Add& op, const Arguments& arguments) {
+  const T* a = input<T>(arguments, 0);
+  const T* b = input<T>(arguments, 1);
+  T* y = output<T>(arguments, 0);
   for_elements(arguments, op.count, [=](std::int64_t i) { y[i] = a[i] + b[i]; });
 }
 
-void run_fill(const Fill& op, const Arguments& arguments) {
-  float* x = output(arguments, 0);
+template <typename T>
+void convert(const Convert& op, const Arguments& arguments) {
+  const float* x = input(arguments, 0);
+  T* y = output<T>(arguments, 0);
+  for_elements(arguments, op.count, [=](std::int64_t i) { y[i] = x[i]; });
+}
+
+template <typename T>
+void fill(const Fill& op, const Arguments& arguments) {
+  T* x = output<T>(arguments, 0);
   const auto value = static_cast<float>(op.value);
   for_elements(arguments, op.count, [=](std::int64_t i) { x[i] = value; });
+}
+
+// Ranges that depend on the count alone, and their sums added in order: any number of threads gives
+// the same bits.
+template <typename T>
+void sum_squares(const SumSquares& op, const Arguments& arguments) {
+  constexpr std::int64_t kRanges = 512;  // doubles in the workspace
+  const T* x = input<T>(arguments, 0);
+  auto* sums = static_cast<double*>(arguments.workspace);
+  const std::int64_t ranges =
+      op.count / kLeastShare < kRanges ? op.count / kLeastShare + 1 : kRanges;
+  parallel_ranges(arguments.threads, ranges, 1,
+                  [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+                    for (std::int64_t range = first; range < last; ++range) {
+                      double sum = 0;
+                      const std::int64_t end = op.count * (range + 1) / ranges;
+#pragma omp simd reduction(+ : sum)
+                      for (std::int64_t i = op.count * range / ranges; i < end; ++i) {
+                        const double value = x[i];
+                        sum += value * value;
+                      }
+                      sums[range] = sum;
+                    }
+                  });
+  double total = 0;
+  for (std::int64_t range = 0; range < ranges; ++range) {
+    total += sums[range];
+  }
+  output(arguments, 0)[0] = static_cast<float>(total);
+}
+
+}  // namespace
+
+void run_silu_mul(const SiluMul& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { silu_mul<T>(op, arguments); });
+}
+
+void run_silu_mul_grad(const SiluMulGrad& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { silu_mul_grad<T>(op, arguments); });
+}
+
+void run_add(const Add& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { add<T>(op, arguments); });
+}
+
+void run_fill(const Fill& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { fill<T>(op, arguments); });
+}
+
+void run_convert(const Convert& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { convert<T>(op, arguments); });
 }
 
 void run_adamw(const AdamW& op, const Arguments& arguments) {
@@ -92,32 +152,8 @@ void run_adamw(const AdamW& op, const Arguments& arguments) {
   });
 }
 
-// Ranges that depend on the count alone, and their sums added in order: any number of threads gives
-// the same bits.
 void run_sum_squares(const SumSquares& op, const Arguments& arguments) {
-  constexpr std::int64_t kRanges = 512;  // doubles in the workspace
-  const float* x = input(arguments, 0);
-  auto* sums = static_cast<double*>(arguments.workspace);
-  const std::int64_t ranges =
-      op.count / kLeastShare < kRanges ? op.count / kLeastShare + 1 : kRanges;
-  parallel_ranges(arguments.threads, ranges, 1,
-                  [&](std::int64_t first, std::int64_t last, int /*thread*/) {
-                    for (std::int64_t range = first; range < last; ++range) {
-                      double sum = 0;
-                      const std::int64_t end = op.count * (range + 1) / ranges;
-#pragma omp simd reduction(+ : sum)
-                      for (std::int64_t i = op.count * range / ranges; i < end; ++i) {
-                        const double value = x[i];
-                        sum += value * value;
-                      }
-                      sums[range] = sum;
-                    }
-                  });
-  double total = 0;
-  for (std::int64_t range = 0; range < ranges; ++range) {
-    total += sums[range];
-  }
-  output(arguments, 0)[0] = static_cast<float>(total);
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { sum_squares<T>(op, arguments); });
 }
 
 }  // namespace hethub::HETHUB_LEVEL

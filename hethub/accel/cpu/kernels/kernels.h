@@ -45,6 +45,7 @@ struct Kernels : Kernel<BiasGrad>,
                  Kernel<CrossEntropyPart>,
                  Kernel<CrossEntropyGrad>,
                  Kernel<SumSquares>,
+                 Kernel<Convert>,
                  Kernel<AdamW> {};
 
 namespace x86_64_v2 {

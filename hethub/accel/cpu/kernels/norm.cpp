@@ -35,18 +35,18 @@ inline void add_column_sums(const Arguments& arguments, std::int64_t rows, std::
                   });
 }
 
-}  // namespace
-
-void run_bias_grad(const BiasGrad& op, const Arguments& arguments) {
-  const float* dy = input(arguments, 0);
+template <typename T>
+void bias_grad(const BiasGrad& op, const Arguments& arguments) {
+  const T* dy = input<T>(arguments, 0);
   const std::int64_t width = op.width;
   add_column_sums(arguments, op.rows, op.width, output(arguments, 0),
                   [=](std::int64_t row, std::int64_t column) { return dy[row * width + column]; });
 }
 
-void run_rms_norm_grad_gain(const RmsNormGradGain& op, const Arguments& arguments) {
-  const float* dy = input(arguments, 0);
-  const float* x = input(arguments, 1);
+template <typename T>
+void rms_norm_grad_gain(const RmsNormGradGain& op, const Arguments& arguments) {
+  const T* dy = input<T>(arguments, 0);
+  const T* x = input<T>(arguments, 1);
   const float* rstd = input(arguments, 2);
   const std::int64_t width = op.width;
   add_column_sums(arguments, op.rows, op.width, output(arguments, 0),
@@ -55,15 +55,16 @@ void run_rms_norm_grad_gain(const RmsNormGradGain& op, const Arguments& argument
                   });
 }
 
-void run_rms_norm(const RmsNorm& op, const Arguments& arguments) {
-  const float* all = input(arguments, 0);
-  const float* gain = input(arguments, 1);
-  float* y_all = output(arguments, 0);
+template <typename T>
+void rms_norm(const RmsNorm& op, const Arguments& arguments) {
+  const T* all = input<T>(arguments, 0);
+  const T* gain = input<T>(arguments, 1);
+  T* y_all = output<T>(arguments, 0);
   float* rstd = output(arguments, 1);
   const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
     for (std::int64_t row = first; row < last; ++row) {
-      const float* x = all + row * op.width;
-      float* y = y_all + row * op.width;
+      const T* x = all + row * op.width;
+      T* y = y_all + row * op.width;
       double squares = 0;
 #pragma omp simd reduction(+ : squares)
       for (std::int64_t j = 0; j < op.width; ++j) {
@@ -81,17 +82,18 @@ void run_rms_norm(const RmsNorm& op, const Arguments& arguments) {
   parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.width), each_row);
 }
 
-void run_rms_norm_grad_input(const RmsNormGradInput& op, const Arguments& arguments) {
-  const float* dy_all = input(arguments, 0);
-  const float* x_all = input(arguments, 1);
-  const float* gain = input(arguments, 2);
+template <typename T>
+void rms_norm_grad_input(const RmsNormGradInput& op, const Arguments& arguments) {
+  const T* dy_all = input<T>(arguments, 0);
+  const T* x_all = input<T>(arguments, 1);
+  const T* gain = input<T>(arguments, 2);
   const float* rstd = input(arguments, 3);
-  float* dx_all = output(arguments, 0);
+  T* dx_all = output<T>(arguments, 0);
   const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
     for (std::int64_t row = first; row < last; ++row) {
-      const float* dy = dy_all + row * op.width;
-      const float* x = x_all + row * op.width;
-      float* dx = dx_all + row * op.width;
+      const T* dy = dy_all + row * op.width;
+      const T* x = x_all + row * op.width;
+      T* dx = dx_all + row * op.width;
       double sum = 0;
 #pragma omp simd reduction(+ : sum)
       for (std::int64_t j = 0; j < op.width; ++j) {
@@ -106,6 +108,24 @@ void run_rms_norm_grad_input(const RmsNormGradInput& op, const Arguments& argume
     }
   };
   parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.width), each_row);
+}
+
+}  // namespace
+
+void run_bias_grad(const BiasGrad& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { bias_grad<T>(op, arguments); });
+}
+
+void run_rms_norm_grad_gain(const RmsNormGradGain& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { rms_norm_grad_gain<T>(op, arguments); });
+}
+
+void run_rms_norm(const RmsNorm& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { rms_norm<T>(op, arguments); });
+}
+
+void run_rms_norm_grad_input(const RmsNormGradInput& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { rms_norm_grad_input<T>(op, arguments); });
 }
 
 }  // namespace hethub::HETHUB_LEVEL

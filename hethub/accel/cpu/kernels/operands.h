@@ -1,20 +1,23 @@
 #pragma once
 
+#include "hethub/accel/cpu/kernels/element.h"
 #include "hethub/accel/cpu/kernels/kernels.h"
 
 namespace hethub::HETHUB_LEVEL {
 namespace {
 
-inline const float* input(const Arguments& arguments, int position) {
-  return static_cast<const float*>(arguments.inputs[position]);
+template <typename T = float>
+inline const T* input(const Arguments& arguments, int position) {
+  return static_cast<const T*>(arguments.inputs[position]);
 }
 
 inline const std::int32_t* integers(const Arguments& arguments, int position) {
-  return static_cast<const std::int32_t*>(arguments.inputs[position]);
+  return input<std::int32_t>(arguments, position);
 }
 
-inline float* output(const Arguments& arguments, int position) {
-  return static_cast<float*>(arguments.outputs[position]);
+template <typename T = float>
+inline T* output(const Arguments& arguments, int position) {
+  return static_cast<T*>(arguments.outputs[position]);
 }
 
 }  // namespace

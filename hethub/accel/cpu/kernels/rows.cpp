@@ -5,14 +5,16 @@
 #include "hethub/accel/cpu/kernels/run.h"
 
 namespace hethub::HETHUB_LEVEL {
+namespace {
 
-void run_embedding(const Embedding& op, const Arguments& arguments) {
+template <typename T>
+void embedding(const Embedding& op, const Arguments& arguments) {
   const std::int32_t* ids = integers(arguments, 0);
-  const float* table = input(arguments, 1);
-  float* y = output(arguments, 0);
+  const T* table = input<T>(arguments, 1);
+  T* y = output<T>(arguments, 0);
   parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.width),
                   [&](std::int64_t first, std::int64_t last, int /*thread*/) {
-                    const auto bytes = static_cast<std::size_t>(op.width) * sizeof(float);
+                    const auto bytes = static_cast<std::size_t>(op.width) * sizeof(T);
                     for (std::int64_t row = first; row < last; ++row) {
                       const std::int64_t id = ids[row] - op.first;
                       if (id >= 0 && id < op.vocab) {
@@ -25,9 +27,10 @@ void run_embedding(const Embedding& op, const Arguments& arguments) {
 }
 
 // Threads share out the columns, so that each sum has its rows in order.
-void run_embedding_grad(const EmbeddingGrad& op, const Arguments& arguments) {
+template <typename T>
+void embedding_grad(const EmbeddingGrad& op, const Arguments& arguments) {
   const std::int32_t* ids = integers(arguments, 0);
-  const float* dy = input(arguments, 1);
+  const T* dy = input<T>(arguments, 1);
   float* dtable = output(arguments, 0);
   const std::int64_t least = 16 + rows_worth_a_thread(op.rows);
   parallel_ranges(arguments.threads, op.width, least,
@@ -36,7 +39,7 @@ void run_embedding_grad(const EmbeddingGrad& op, const Arguments& arguments) {
                       const std::int64_t id = ids[row] - op.first;
                       if (id < 0 || id >= op.vocab) continue;
                       float* total = dtable + id * op.width;
-                      const float* term = dy + row * op.width;
+                      const T* term = dy + row * op.width;
 #pragma omp simd
                       for (std::int64_t j = first; j < last; ++j) {
                         total[j] += term[j];
@@ -45,19 +48,20 @@ void run_embedding_grad(const EmbeddingGrad& op, const Arguments& arguments) {
                   });
 }
 
-void run_rope(const Rope& op, const Arguments& arguments) {
-  const float* x_all = input(arguments, 0);
+template <typename T>
+void rope(const Rope& op, const Arguments& arguments) {
+  const T* x_all = input<T>(arguments, 0);
   const std::int32_t* positions = integers(arguments, 1);
   const float* table = input(arguments, 2);
-  float* y_all = output(arguments, 0);
+  T* y_all = output<T>(arguments, 0);
   const std::int64_t half = op.head_dim / 2;
   const std::int64_t width = op.heads * op.head_dim;
   const float sign = op.inverse ? -1.0F : 1.0F;
   const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
     for (std::int64_t head_row = first * op.heads; head_row < last * op.heads; ++head_row) {
       const float* angle = table + positions[head_row / op.heads] * op.head_dim;
-      const float* x = x_all + head_row * op.head_dim;
-      float* y = y_all + head_row * op.head_dim;
+      const T* x = x_all + head_row * op.head_dim;
+      T* y = y_all + head_row * op.head_dim;
 #pragma omp simd
       for (std::int64_t j = 0; j < half; ++j) {
         const float c = angle[j];
@@ -70,6 +74,20 @@ void run_rope(const Rope& op, const Arguments& arguments) {
     }
   };
   parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(width), each_row);
+}
+
+}  // namespace
+
+void run_embedding(const Embedding& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { embedding<T>(op, arguments); });
+}
+
+void run_embedding_grad(const EmbeddingGrad& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { embedding_grad<T>(op, arguments); });
+}
+
+void run_rope(const Rope& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { rope<T>(op, arguments); });
 }
 
 }  // namespace hethub::HETHUB_LEVEL

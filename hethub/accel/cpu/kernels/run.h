@@ -24,6 +24,7 @@ void run_log_sum_exp(const LogSumExp& op, const Arguments& arguments);
 void run_cross_entropy_part(const CrossEntropyPart& op, const Arguments& arguments);
 void run_cross_entropy_grad(const CrossEntropyGrad& op, const Arguments& arguments);
 void run_sum_squares(const SumSquares& op, const Arguments& arguments);
+void run_convert(const Convert& op, const Arguments& arguments);
 void run_adamw(const AdamW& op, const Arguments& arguments);
 
 }  // namespace hethub::HETHUB_LEVEL

@@ -22,6 +22,7 @@ extern const Kernels kKernels = {{run_bias_grad},
                                  {run_cross_entropy_part},
                                  {run_cross_entropy_grad},
                                  {run_sum_squares},
+                                 {run_convert},
                                  {run_adamw}};
 
 }  // namespace hethub::HETHUB_LEVEL

@@ -97,11 +97,12 @@ inline void multiply(const TileProduct& t) {
   if (row < t.m) product_rows<1>(t, row);
 }
 
-/// Copies rows of `width` floats into rows of `padded`, times `factor`; the rest becomes zero.
-inline void copy_rows(const float* from, std::int64_t from_row, std::int64_t rows,
+/// Copies rows of `width` elements into rows of `padded`, times `factor`; the rest becomes zero.
+template <typename T>
+inline void copy_rows(const T* from, std::int64_t from_row, std::int64_t rows,
                       std::int64_t width, float factor, float* to, std::int64_t padded) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    const float* source = from + row * from_row;
+    const T* source = from + row * from_row;
     float* target = to + row * padded;
 #pragma omp simd
     for (std::int64_t j = 0; j < width; ++j) {
@@ -114,7 +115,8 @@ inline void copy_rows(const float* from, std::int64_t from_row, std::int64_t row
 }
 
 /// to[column, row] = from[row, column] for rows < `rows`; rows up to `padded` become zero.
-inline void transpose_rows(const float* from, std::int64_t from_row, std::int64_t rows,
+template <typename T>
+inline void transpose_rows(const T* from, std::int64_t from_row, std::int64_t rows,
                            std::int64_t width, float* to, std::int64_t padded) {
   for (std::int64_t j = 0; j < width; ++j) {
     float* target = to + j * padded;

@@ -12,6 +12,11 @@ ELEMENTWISE add(const __global float* a, ulong a0, const __global float* b, ulon
   write_v(read_v(a + a0 + i, left) + read_v(b + b0 + i, left), y + y0 + i, left);
 }
 
+ELEMENTWISE convert(const __global float* x, ulong x0, __global float* y, ulong y0, long n) {
+  BEGIN;
+  write_v(read_v(x + x0 + i, left), y + y0 + i, left);
+}
+
 ELEMENTWISE fill(__global float* x, ulong x0, long n, float value) {
   BEGIN;
   write_v((fv)(value), x + x0 + i, left);
