@@ -13,6 +13,9 @@ void add_compute_options(CLI::App& command, ComputeBench& bench) {
   command.add_option("--model", bench.model, "config.json of the model")->required();
   command.add_option("--backend", bench.backend, "or a kind of --cluster")->capture_default_str();
   command.add_option("--cluster", bench.cluster, "says which backend opens the kind");
+  command.add_option("--dtype", bench.dtype, "what ops compute in")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
   command.add_option("--threads", bench.threads, "compute threads")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -41,7 +44,8 @@ Plan one_rank_plan(const ComputeBench& bench, const ModelConfig& model) {
                                     .expected = text("a divisor of --batch, ", bench.batch),
                                     .fix = "choose one, or another batch"});
   }
-  Plan plan{.sequence_length = bench.sequence_length, .global_batch = bench.batch};
+  Plan plan{
+      .sequence_length = bench.sequence_length, .global_batch = bench.batch, .dtype = bench.dtype};
   plan.pipelines.push_back(
       {.micro_batch_size = micro_batch,
        .micro_batches = bench.batch / micro_batch,

@@ -18,6 +18,7 @@ struct ComputeBench {
   std::string model = {};
   std::string backend = "cpu";
   std::string cluster = {};
+  std::string dtype = "f32";  ///< what ops compute in: f32 or bf16
   int threads = 1;
   std::vector<int> cores = {};
   std::int64_t sequence_length = 256;

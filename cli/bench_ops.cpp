@@ -67,7 +67,8 @@ int run(const Options& options, bool json) {
   require_valid(plan, model);
   const auto backend = open_device(bench);
   const OpTimerOptions timing{.seconds_per_op = options.seconds};
-  DevicePeaks peaks = measure_peaks(*backend, DType::kF32, timing);
+  DevicePeaks peaks =
+      measure_peaks(*backend, dtype_named(bench.dtype).value_or(DType::kF32), timing);
   if (bench.peak_gflops > 0) peaks.flops_per_s = bench.peak_gflops * 1e9;
   std::vector<Op> ops = distinct_ops({plan}, model);
   std::erase_if(ops, [&](const Op& op) {

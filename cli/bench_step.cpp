@@ -189,7 +189,8 @@ Json measure(const Options& options) {
   DevicePeaks peaks{.flops_per_s = bench.peak_gflops * 1e9};
   const OpTimerOptions brief{.seconds_per_op = 0.1, .rounds = 2};
   const bool measures = bench.peak_gflops <= 0;
-  if (measures) peaks = measure_peaks(*device, DType::kF32, brief);
+  const DType dtype = dtype_named(bench.dtype).value_or(DType::kF32);
+  if (measures) peaks = measure_peaks(*device, dtype, brief);
   Json steps = Json::array();
   for (int timed = 0; timed < options.steps; ++timed) {
     const Usage before = usage_now();
@@ -201,10 +202,11 @@ Json measure(const Options& options) {
     take();
   }
   // Again: what disturbed one of the two measurements may have left the other alone.
-  if (measures) peaks = better_of(peaks, measure_peaks(*device, DType::kF32, brief));
+  if (measures) peaks = better_of(peaks, measure_peaks(*device, dtype, brief));
   Json result = {{"backend", bench.backend},
                  {"device", device->info().name},
                  {"driver", device->info().driver},
+                 {"dtype", bench.dtype},
                  {"threads", bench.threads},
                  {"parameters", parameter_count(model)},
                  {"arena_bytes", trainer.rank_plan().memory.arena_bytes},

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace hethub {
@@ -32,6 +33,14 @@ constexpr std::int64_t size_of(DType dtype) {
 /// The type as files and messages spell it, e.g. "bf16".
 constexpr std::string_view name_of(DType dtype) {
   return kDTypes[static_cast<std::size_t>(dtype)].name;
+}
+
+/// The type that is spelled so, or none.
+constexpr std::optional<DType> dtype_named(std::string_view name) {
+  for (std::size_t index = 0; index < kDTypes.size(); ++index) {
+    if (kDTypes[index].name == name) return static_cast<DType>(index);
+  }
+  return std::nullopt;
 }
 
 }  // namespace hethub

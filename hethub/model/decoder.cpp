@@ -1,5 +1,6 @@
 #include "hethub/model/decoder.h"
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ class DecoderBuilder {
     for (const TensorShard& shard : shards_of(model_, slice_, parallel_)) {
       program_.add_value(shard.tensor.name, {DType::kF32, shard.shape()}, ValueRole::kParameter);
     }
+    if (shape_.dtype != DType::kF32) add_copies();
     int hidden = slice_.embedding ? embedding() : received();
     if (slice_.layers() > 0) add_attention_inputs();
     for (int layer = slice_.begin; layer < slice_.end; ++layer) {
@@ -37,17 +39,29 @@ class DecoderBuilder {
   }
 
  private:
+  void add_copies() {
+    for (const int parameter : program_.values_of(ValueRole::kParameter)) {
+      copies_[program_.values[parameter].name] = program_.add_copy(parameter, shape_.dtype);
+    }
+  }
+
+  // What ops read as the parameter of that name; -1 if there is none.
+  int parameter(const std::string& name) const {
+    const auto copy = copies_.find(name);
+    return copy == copies_.end() ? program_.find(name) : copy->second;
+  }
+
   TensorSpec row_numbers() const { return {DType::kI32, {rows_}}; }
 
   int op(const std::string& name, OpBody body, const std::vector<int>& inputs, int layer) {
-    Op made{name, DType::kF32, std::move(body)};
+    Op made{name, shape_.dtype, std::move(body)};
     return append(program_, program_.forward, std::move(made), inputs, layer)[0];
   }
 
   int received() {
-    program_.received_activation =
-        program_.add_value("received_activation", {DType::kF32, {stream_rows_, model_.hidden_size}},
-                           ValueRole::kReceived);
+    program_.received_activation = program_.add_value(
+        "received_activation", {shape_.dtype, {stream_rows_, model_.hidden_size}},
+        ValueRole::kReceived);
     return program_.received_activation;
   }
 
@@ -56,8 +70,7 @@ class DecoderBuilder {
     const IndexRange mine = vocabulary_of(model_, parallel_);
     Embedding body{rows_, mine.size(), model_.hidden_size};
     if (is_split()) body = {rows_, mine.size(), model_.hidden_size, mine.begin, model_.vocab_size};
-    const int part =
-        op("embedding", body, {tokens, program_.find("model.embed_tokens.weight")}, -1);
+    const int part = op("embedding", body, {tokens, parameter("model.embed_tokens.weight")}, -1);
     return sum("embedding.sum", part, -1);
   }
 
@@ -66,8 +79,10 @@ class DecoderBuilder {
 
   int group_op(const std::string& name, GroupStart body, int x, int layer) {
     body.ranks = parallel_.width;
-    const int y = op(name, body, {x}, layer);
-    return op(name + ".wait", GroupWait{body.out_count}, {y}, layer);
+    const DType dtype = program_.values[x].spec.dtype;
+    const int y = append(program_, program_.forward, {name, dtype, body}, {x}, layer)[0];
+    const Op wait{name + ".wait", dtype, GroupWait{body.out_count}};
+    return append(program_, program_.forward, wait, {y}, layer)[0];
   }
 
   // All rows of what the group splits by rows.
@@ -111,7 +126,7 @@ class DecoderBuilder {
   // scatter that the gather becomes has summed the latter.
   int norm(const std::string& name, const std::string& weight, int x, int layer) {
     const int y = op(name, RmsNorm{stream_rows_, model_.hidden_size, model_.rms_norm_eps},
-                     {x, program_.find(weight + ".weight")}, layer);
+                     {x, parameter(weight + ".weight")}, layer);
     if (splits_rows()) return gathered(name + ".gather", y, layer);
     if (is_split()) {
       program_.forward.back().gradient_group = 0;
@@ -121,8 +136,8 @@ class DecoderBuilder {
   }
 
   int linear(const std::string& name, const std::string& weight, int x, int layer) {
-    const int w = program_.find(weight + ".weight");
-    const int bias = program_.find(weight + ".bias");
+    const int w = parameter(weight + ".weight");
+    const int bias = parameter(weight + ".bias");
     const auto& shape = program_.values[w].spec.shape;
     const Linear body{rows_, shape[1], shape[0], bias >= 0};
     if (bias >= 0) return op(name, body, {x, w, bias}, layer);
@@ -132,7 +147,7 @@ class DecoderBuilder {
   // The product with a matrix that tensor parallel splits by columns: a sum over the group.
   int linear_of_columns(const std::string& name, const std::string& weight, int x, int layer) {
     if (parallel_.layout == TensorLayout::kWhole) return linear(name, weight, x, layer);
-    const int w = program_.find(weight + ".weight");
+    const int w = parameter(weight + ".weight");
     const auto& shape = program_.values[w].spec.shape;  // [in, out]
     const int part = op(name, LinearGradInput{rows_, shape[1], shape[0]}, {x, w}, layer);
     return sum(name + ".sum", part, layer);
@@ -146,7 +161,7 @@ class DecoderBuilder {
   // Queries or keys, each head normed if the model does so, then rotated.
   int rotated(const std::string& at, const std::string& weights, const char* which, int x,
               std::int64_t heads, int layer) {
-    const int gain = program_.find(text(weights, "self_attn.", which, "_norm.weight"));
+    const int gain = parameter(text(weights, "self_attn.", which, "_norm.weight"));
     if (gain >= 0) {
       const RmsNorm body{rows_ * heads, model_.head_dim, model_.rms_norm_eps};
       x = op(text(at, "attention.norm_", which), body, {x, gain}, layer);
@@ -221,6 +236,7 @@ class DecoderBuilder {
   std::int64_t stream_rows_ = rows_;  // of norms and of the stream between layers
   TensorParallel parallel_;
   Program program_ = {};
+  std::map<std::string, int> copies_ = {};  // of parameters, by their names
   int positions_ = -1;
   int starts_ = -1;
   int table_ = -1;

@@ -14,6 +14,7 @@ struct BatchShape {
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 1;
   bool documents = false;  ///< attention stays inside a document: adds the input "document_starts"
+  DType dtype = DType::kF32;  ///< what ops compute in: f32 or bf16
 
   std::int64_t rows() const { return sequences * sequence_length; }
 };
@@ -21,6 +22,8 @@ struct BatchShape {
 /// The forward program of a slice, for Llama-like families. Its kInput values are, where needed,
 /// "tokens", "positions", "labels" and "document_starts", each i32[rows]; parameters bear the names
 /// and the order of shards_of(model, slice, parallel). Throws kInvalidArgument for an empty slice.
+///
+/// Parameters are f32. With another `shape.dtype`, ops read copies of them (kCopy) in it.
 ///
 /// With `parallel.width` > 1 it is one rank's part: attention and MLP are split by heads and by the
 /// width of the MLP, embedding, head and loss by the vocabulary; group 0 of the rank is its

@@ -315,11 +315,11 @@ struct GroupWait {
   bool operator==(const GroupWait&) const = default;
 };
 
-using OpBody =
-    std::variant<Linear, LinearGradInput, LinearGradWeight, BiasGrad, Embedding, EmbeddingGrad,
-                 RmsNorm, RmsNormGradInput, RmsNormGradGain, Rope, Attention, AttentionGrad,
-                 SiluMul, SiluMulGrad, Add, Accumulate, Fill, CrossEntropy, LogSumExp,
-                 CrossEntropyPart, CrossEntropyGrad, SumSquares, Convert, AdamW, GroupStart, GroupWait>;
+using OpBody = std::variant<Linear, LinearGradInput, LinearGradWeight, BiasGrad, Embedding,
+                            EmbeddingGrad, RmsNorm, RmsNormGradInput, RmsNormGradGain, Rope,
+                            Attention, AttentionGrad, SiluMul, SiluMulGrad, Add, Accumulate, Fill,
+                            CrossEntropy, LogSumExp, CrossEntropyPart, CrossEntropyGrad, SumSquares,
+                            Convert, AdamW, GroupStart, GroupWait>;
 
 /// One operation: what a backend runs, what the predictor prices and what the trace names.
 struct Op {

@@ -88,7 +88,9 @@ IndexRange sequences_of(const Plan& plan, const RankPosition& at) {
 }
 
 BatchShape batch_shape(const Plan& plan, const RankPosition& at) {
-  return {.sequences = sequences_of(plan, at).size(), .sequence_length = plan.sequence_length};
+  return {.sequences = sequences_of(plan, at).size(),
+          .sequence_length = plan.sequence_length,
+          .dtype = dtype_named(plan.dtype).value_or(DType::kF32)};
 }
 
 TensorLayout layout_of(const Plan& plan) {

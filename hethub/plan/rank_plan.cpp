@@ -214,6 +214,22 @@ class RankPlanner {
           {ops_.updates[index], {p, m, v, piece.gradients, rank_.scalars}, {p, m, v}});
     }
     rank_.zero_ops = {{ops_.zero, {}, {rank_.gradients}}};
+    write_copies();
+  }
+
+  void write_copies() {
+    for (std::size_t index = 0; index < rank_.programs.size(); ++index) {
+      const Program& program = rank_.programs[index];
+      const auto place = [&](int value) {
+        return ArenaRange{rank_.memory.offset_of(static_cast<int>(index), value, 0),
+                          program.values[value].spec.bytes()};
+      };
+      for (const int copy : program.values_of(ValueRole::kCopy)) {
+        const Value& value = program.values[copy];
+        const Op convert{"copy " + value.name, value.spec.dtype, Convert{value.spec.elements()}};
+        rank_.copy_ops.push_back({convert, {place(value.copy_of)}, {place(copy)}});
+      }
+    }
   }
 
   const std::vector<Segment>& segments_;

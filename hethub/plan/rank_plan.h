@@ -79,6 +79,7 @@ struct RankPlan {
   std::vector<StepOp> check_ops = {};   ///< one for each bucket, before its sum begins
   std::vector<StepOp> norm_ops = {};    ///< kNormGradients, one for each owned piece
   std::vector<StepOp> update_ops = {};  ///< kUpdate, one for each owned piece
+  std::vector<StepOp> copy_ops = {};    ///< after kSyncParameters: copies of parameters, made anew
   std::vector<StepOp> zero_ops = {};    ///< kUpdate, at its end or, in a skipped step, alone
 
   /// Which of `programs` runs an action of one micro-batch.

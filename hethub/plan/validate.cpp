@@ -54,8 +54,8 @@ class Validator {
            "plan: sequence_length", text(plan_.sequence_length),
            text("1 to max_position_embeddings=", model_.max_position_embeddings),
            "shorten the sequences");
-    expect(plan_.dtype == "f32", "plan: dtype", plan_.dtype, "f32, the only one supported",
-           "set \"dtype\": \"f32\"");
+    expect(plan_.dtype == "f32" || plan_.dtype == "bf16", "plan: dtype", plan_.dtype, "f32 or bf16",
+           "choose one of the two");
     expect(plan_.zero_stage == 0 || plan_.zero_stage == 1, "plan: zero_stage",
            text(plan_.zero_stage), "0 or 1", "choose one of the two");
     expect(plan_.bucket_bytes >= 4, "plan: bucket_bytes", text(plan_.bucket_bytes), "4 or more",

@@ -5,13 +5,14 @@
 
 namespace hethub {
 
-double GroupPricer::seconds(const GroupStart& op) {
+double GroupPricer::seconds(const GroupStart& op, DType dtype) {
   for (const auto& [known, seconds] : known_) {
-    if (known == op) return seconds;
+    if (known == std::pair(op, dtype)) return seconds;
   }
   const StepBuilder builder(costs_);
-  known_.emplace_back(op, builder.alone_seconds(devices_, group_algorithm(op, DType::kF32),
-                                                group_chunks(op), DType::kF32));
+  known_.emplace_back(
+      std::pair(op, dtype),
+      builder.alone_seconds(devices_, group_algorithm(op, dtype), group_chunks(op), dtype));
   return known_.back().second;
 }
 

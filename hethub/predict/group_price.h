@@ -16,13 +16,13 @@ class GroupPricer {
   GroupPricer(const CostModel& costs, std::vector<int> devices)
       : costs_(costs), devices_(std::move(devices)) {}
 
-  /// Seconds from the op's start to its end.
-  double seconds(const GroupStart& op);
+  /// Seconds from the op's start to its end, on values of that type.
+  double seconds(const GroupStart& op, DType dtype);
 
  private:
   const CostModel& costs_;
   std::vector<int> devices_;
-  std::vector<std::pair<GroupStart, double>> known_ = {};
+  std::vector<std::pair<std::pair<GroupStart, DType>, double>> known_ = {};
 };
 
 }  // namespace hethub

@@ -55,10 +55,13 @@ std::vector<BucketNumbers> bucket_numbers(const RankPlan& rank, const CostModel&
 RankNumbers rank_numbers(const RankPlan& rank, const CostModel& costs,
                          const std::vector<int>& devices_of_group) {
   GroupPricer group(costs, devices_of_group);
-  const auto group_seconds = [&](const GroupStart& op) { return group.seconds(op); };
+  const auto group_seconds = [&](const GroupStart& op, DType dtype) {
+    return group.seconds(op, dtype);
+  };
   RankNumbers numbers{.check = price_ops(costs, rank.kind, rank.check_ops),
                       .norm = price_ops(costs, rank.kind, rank.norm_ops),
                       .update = price_ops(costs, rank.kind, rank.update_ops)};
+  numbers.update.add(price_ops(costs, rank.kind, rank.copy_ops));
   numbers.update.add(price_ops(costs, rank.kind, rank.zero_ops));
   numbers.buckets = bucket_numbers(rank, costs, group_seconds);
   for (const Program& program : rank.programs) {
@@ -205,13 +208,14 @@ const RankPrediction& Prediction::fullest() const {
 Efficiency efficiency_of(const Plan& plan, const ModelConfig& model, const CostModel& costs,
                          double tokens_per_second) {
   const double model_flops = tokens_per_second * model_flops_per_token(model, plan.sequence_length);
+  const DType dtype = dtype_named(plan.dtype).value_or(DType::kF32);
   double peaks = 0;
   double gemms = 0;
   bool all_peaks = true;
   bool all_gemms = true;
   for (const std::string& kind : plan.kind_of_rank()) {
-    const double peak = costs.peak_flops_per_s(kind, DType::kF32);
-    const double gemm = costs.gemm_flops_per_s(kind, DType::kF32);
+    const double peak = costs.peak_flops_per_s(kind, dtype);
+    const double gemm = costs.gemm_flops_per_s(kind, dtype);
     all_peaks = all_peaks && peak > 0;
     all_gemms = all_gemms && gemm > 0;
     peaks += peak;

@@ -13,7 +13,7 @@ class OpPrices {
 
   void add(const Op& op, const GroupPrice& group, ProgramCost& total) {
     if (const auto* start = group ? std::get_if<GroupStart>(&op.body) : nullptr) {
-      total.seconds += group(*start);
+      total.seconds += group(*start, op.dtype);
     } else if (!group || !std::holds_alternative<GroupWait>(op.body)) {
       total.add(of(op));
     }

@@ -23,7 +23,7 @@ struct ProgramCost {
 };
 
 /// Seconds of a group op from its start to its end.
-using GroupPrice = std::function<double(const GroupStart& op)>;
+using GroupPrice = std::function<double(const GroupStart& op, DType dtype)>;
 
 /// The sum of the instructions' costs. `group` is needed where there are group ops; their waits
 /// cost nothing more.

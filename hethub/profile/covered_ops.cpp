@@ -72,7 +72,8 @@ std::vector<Op> ops_of(const RankPlan& rank, const std::vector<Segment>& segment
       }
     }
   }
-  for (const auto* list : {&rank.check_ops, &rank.norm_ops, &rank.update_ops, &rank.zero_ops}) {
+  for (const auto* list :
+       {&rank.check_ops, &rank.norm_ops, &rank.update_ops, &rank.copy_ops, &rank.zero_ops}) {
     for (const StepOp& step : *list) {
       ops.push_back(step.op);
     }

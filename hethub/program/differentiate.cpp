@@ -106,7 +106,10 @@ class Differentiator {
     found->second = append(program_, program_.backward, sum, {found->second, part}, layer)[0];
   }
 
-  int parameter_gradient(int parameter) {
+  // Of a copy, the gradient is the parameter's.
+  int parameter_gradient(int read) {
+    const int copied = program_.values[read].copy_of;
+    const int parameter = copied >= 0 ? copied : read;
     const auto found = gradients_.find(parameter);
     if (found != gradients_.end()) return found->second;
     const TensorSpec spec{DType::kF32, program_.values[parameter].spec.shape};

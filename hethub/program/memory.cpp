@@ -34,7 +34,7 @@ struct Life {
 
 bool is_persistent(ValueRole role) {
   return role == ValueRole::kParameter || role == ValueRole::kGradient ||
-         role == ValueRole::kConstant;
+         role == ValueRole::kCopy || role == ValueRole::kConstant;
 }
 
 // Lays out the values of one program that live within one micro-batch.
@@ -240,6 +240,7 @@ class PersistentPlanner {
     plan_.flat_bytes = end_;
     plan_.gradients_offset = end_;
     place_gradients();
+    place(ValueRole::kCopy);
     place(ValueRole::kConstant);
     for (std::size_t index = 0; index < blocks.size(); ++index) {
       if (blocks[index].between_steps) continue;

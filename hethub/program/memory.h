@@ -27,7 +27,7 @@ struct MemoryBlock {
 
 /// Which part of the arena an offset counts from.
 enum class Region : std::uint8_t {
-  kPersistent,  ///< from the arena's start: parameters, gradients, constants
+  kPersistent,  ///< from the arena's start: parameters, gradients, copies, constants
   kLane,        ///< from the start of the micro-batch's lane: what lives from phase to phase
   kShared,      ///< from the start of the shared region: what lives within one phase
 };
@@ -51,8 +51,8 @@ struct ProgramMemory {
 /// predictor reports: nothing else is allocated in a step.
 ///
 /// Layout: parameters of all programs, then their gradients (both flat and in the same order, see
-/// flat_bytes), constants, blocks; then each program's lanes; then the shared region. Micro-batches
-/// alive at once have a lane each; the shared region serves the one action that runs.
+/// flat_bytes), copies, constants, blocks; then each program's lanes; then the shared region.
+/// Micro-batches alive at once have a lane each; the shared region serves the one action that runs.
 struct MemoryPlan {
   std::int64_t arena_bytes = 0;
   std::int64_t parameters_offset = 0;

@@ -38,7 +38,7 @@ std::string_view name_of(Phase phase) {
 }
 
 int Program::add_value(std::string value_name, TensorSpec spec, ValueRole role) {
-  values.push_back({std::move(value_name), std::move(spec), role});
+  values.push_back({.name = std::move(value_name), .spec = std::move(spec), .role = role});
   return static_cast<int>(values.size()) - 1;
 }
 
@@ -70,6 +70,15 @@ std::vector<int> Program::values_of(ValueRole role) const {
 }
 
 std::string Program::gradient_name(int value) const { return values.at(value).name + ".grad"; }
+
+int Program::add_copy(int parameter, DType dtype) {
+  const Value& of = values.at(parameter);
+  values.push_back({.name = text(of.name, ".", name_of(dtype)),
+                    .spec = {dtype, of.spec.shape},
+                    .role = ValueRole::kCopy,
+                    .copy_of = parameter});
+  return static_cast<int>(values.size()) - 1;
+}
 
 int Program::gradient_of(int parameter) const { return find(gradient_name(parameter)); }
 

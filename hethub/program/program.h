@@ -13,6 +13,7 @@ namespace hethub {
 enum class ValueRole : std::uint8_t {
   kParameter,  ///< trained; lives for the whole run
   kGradient,   ///< of one parameter; summed over a step's micro-batches
+  kCopy,       ///< a parameter in the type that ops compute in; made anew by each update
   kConstant,   ///< known when the program is built, e.g. a table of angles
   kInput,      ///< written by the host for each micro-batch: tokens, labels, positions
   kReceived,   ///< comes from a neighbouring stage
@@ -24,6 +25,7 @@ struct Value {
   std::string name = {};  ///< unique within the program; a parameter's is its Hugging Face name
   TensorSpec spec = {};
   ValueRole role = ValueRole::kTemporary;
+  int copy_of = -1;  ///< of a kCopy: the parameter, which is f32
 };
 
 /// An op with the values it reads and writes, as positions in Program::values.
@@ -84,6 +86,9 @@ struct Program {
 
   /// How the gradient of a value is called.
   std::string gradient_name(int value) const;
+
+  /// Adds the kCopy value of a parameter and returns its position.
+  int add_copy(int parameter, DType dtype);
 
   /// The kGradient value of a parameter, or -1.
   int gradient_of(int parameter) const;

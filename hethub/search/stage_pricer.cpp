@@ -84,7 +84,9 @@ const StagePricer::Table& StagePricer::table(const std::string& kind, int sequen
   Table& table = place->second;
   if (!is_new) return table;
   GroupPricer pricer(costs_, devices_of_group(kind, parallel.width));
-  const GroupPrice group = [&](const GroupStart& op) { return pricer.seconds(op); };
+  const GroupPrice group = [&](const GroupStart& op, DType dtype) {
+    return pricer.seconds(op, dtype);
+  };
   for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
     const Program made = program(sequences, recompute, parallel);
     table.backward[static_cast<std::size_t>(recompute)] =

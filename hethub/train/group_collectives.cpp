@@ -18,29 +18,31 @@ GroupCollectives::GroupCollectives(const RankPlan& rank, DevicePort& port, int f
   for (const Program& program : rank.programs) {
     for (int phase = 0; phase < kPhases; ++phase) {
       for (const Instruction& instruction : program.phase(static_cast<Phase>(phase))) {
-        if (const auto* op = std::get_if<GroupStart>(&instruction.op.body)) make_ready(*op);
+        const auto* op = std::get_if<GroupStart>(&instruction.op.body);
+        if (op != nullptr) make_ready(*op, instruction.op.dtype);
       }
     }
   }
 }
 
-void GroupCollectives::make_ready(const GroupStart& op) {
-  const auto found =
-      std::find_if(known_.begin(), known_.end(), [&](const Known& one) { return one.op == op; });
-  if (found != known_.end()) return;
+void GroupCollectives::make_ready(const GroupStart& op, DType dtype) {
+  if (known(op, size_of(dtype)) != nullptr) return;
   Communicator& group = *groups_.at(op.group);
   known_.push_back(
-      {op, group.prepare(group_algorithm(op, DType::kF32), group_chunks(op), DType::kF32)});
+      {op, size_of(dtype), group.prepare(group_algorithm(op, dtype), group_chunks(op), dtype)});
 }
 
-GroupCollectives::Known& GroupCollectives::known(const GroupStart& op) {
-  return *std::find_if(known_.begin(), known_.end(),
-                       [&](const Known& one) { return one.op == op; });
+GroupCollectives::Known* GroupCollectives::known(const GroupStart& op, std::int64_t element) {
+  const auto found = std::find_if(known_.begin(), known_.end(), [&](const Known& one) {
+    return one.op == op && one.element == element;
+  });
+  return found == known_.end() ? nullptr : &*found;
 }
 
 // Collectives work in place on data that has every member's part.
 void GroupCollectives::start(const GroupStart& op, View x, View y, View workspace) {
-  PreparedCollective& collective = *known(op).collective;
+  const std::int64_t element = x.bytes / op.in_count;
+  PreparedCollective& collective = *known(op, element)->collective;
   Communicator& group = *groups_[op.group];
   View data = y;
   View scratch = workspace;
@@ -48,12 +50,12 @@ void GroupCollectives::start(const GroupStart& op, View x, View y, View workspac
   const std::int64_t all = std::max(op.in_count, op.out_count);
   const IndexRange part = part_of(all, op.ranks, group.rank());
   if (op.kind == GroupKind::kAllGather) {
-    queue_.copy(x, y.slice(part.begin * 4, part.size() * 4));
+    queue_.copy(x, y.slice(part.begin * element, part.size() * element));
   } else if (op.kind == GroupKind::kReduceScatter) {
-    data = workspace.slice(0, all * 4);
-    scratch = workspace.slice(all * 4, workspace.bytes - all * 4);
+    data = workspace.slice(0, all * element);
+    scratch = workspace.slice(all * element, workspace.bytes - all * element);
     queue_.copy(x, data);
-    copy_after_ = {data.slice(part.begin * 4, part.size() * 4), y};
+    copy_after_ = {data.slice(part.begin * element, part.size() * element), y};
   } else if (x.offset != y.offset) {
     queue_.copy(x, y);
   }

@@ -28,11 +28,12 @@ class GroupCollectives : public GroupRunner {
  private:
   struct Known {
     GroupStart op = {};
+    std::int64_t element = 0;  // bytes
     std::unique_ptr<PreparedCollective> collective = {};
   };
 
-  void make_ready(const GroupStart& op);
-  Known& known(const GroupStart& op);
+  void make_ready(const GroupStart& op, DType dtype);
+  Known* known(const GroupStart& op, std::int64_t element);
 
   Queue& queue_;
   std::chrono::milliseconds timeout_;

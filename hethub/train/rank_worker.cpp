@@ -95,6 +95,7 @@ const StepResult& RankWorker::run_step(const SampleSource& source, std::int64_t 
   result_.reason.clear();
   const auto slots = std::ssize(options_.schedule->actions.at(rank_.position.stage));
   gradient_sums_->begin_step(observer, static_cast<int>(slots));
+  begin_pass();
   execute(*options_.schedule, rank_.position.stage, *this, observer);
   return result_;
 }
@@ -104,6 +105,7 @@ RankWorker::Evaluation RankWorker::evaluate(const SampleSource& source, std::int
   step_ = round;
   loss_sum_ = 0;
   tokens_ = 0;
+  begin_pass();
   execute(forward_only_, rank_.position.stage, *this);
   messages_.finish();
   std::array<double, 2> sums = {loss_sum_, tokens_};
@@ -130,6 +132,12 @@ void RankWorker::compute(const Action& what) {
   }
   device_.synchronize(deadline());
   if (has_losses) read_losses();
+}
+
+// Parameters are loaded when the worker is there, and before its first pass.
+void RankWorker::begin_pass() {
+  if (!copies_are_made_) device_.run(device_.copy_ops());
+  copies_are_made_ = true;
 }
 
 void RankWorker::upload_inputs(int index, int micro_batch) {
@@ -184,7 +192,7 @@ void RankWorker::finish_step(const Action& what) {
     case ActionKind::kUpdate:
       return update();
     case ActionKind::kSyncParameters:
-      return gradient_sums_->share_parameters(deadline());
+      return share_parameters();
     case ActionKind::kForward:
     case ActionKind::kBackward:
     case ActionKind::kBackwardInput:
@@ -284,6 +292,12 @@ void RankWorker::update() {
   device_.queue().upload(std::as_bytes(std::span(scalars)), device_.view(rank_.scalars));
   device_.run(device_.update_ops());
   device_.run(device_.zero_ops());
+  device_.synchronize(deadline());
+}
+
+void RankWorker::share_parameters() {
+  gradient_sums_->share_parameters(deadline());
+  device_.run(device_.copy_ops());
   device_.synchronize(deadline());
 }
 

@@ -101,6 +101,8 @@ class RankWorker : public StageWorker {
   void note_nonfinite();
   int ordinal_of(const std::string& tensor) const;
   void update();
+  void share_parameters();
+  void begin_pass();
 
   RankWorkerOptions options_;
   const RankPlan& rank_;
@@ -122,6 +124,7 @@ class RankWorker : public StageWorker {
   const SampleSource* source_ = nullptr;  // of the step that runs
   std::int64_t step_ = 0;
   std::int64_t update_ = 0;
+  bool copies_are_made_ = false;  // of the parameters, since they were loaded
   double loss_sum_ = 0;
   double tokens_ = 0;
   StepResult result_ = {};

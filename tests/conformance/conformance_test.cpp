@@ -18,9 +18,9 @@
 namespace hethub::conformance {
 namespace {
 
-// A backend joins with one line here: its name, and how far its results may lie from fp64, as a part
-// of an element's size plus its tensor's root mean square. The hardest in fp32 are gradients of
-// attention over 128 products a score: a score of size 5 is off by some 1e-6, and so is its
+// A backend joins with one line here: its name, and how far its results may lie from fp64, as a
+// part of an element's size plus its tensor's root mean square. The hardest in fp32 are gradients
+// of attention over 128 products a score: a score of size 5 is off by some 1e-6, and so is its
 // exponential, relatively. 4e-6 leaves them a factor of two.
 struct BackendRow {
   const char* name = "";

@@ -38,6 +38,30 @@ TEST(BuildForward, parameters_bear_the_names_order_and_shapes_of_the_slices_tens
   }
 }
 
+TEST(BuildForward, bf16_ops_read_copies_of_f32_parameters) {
+  BatchShape shape = kShape;
+  shape.dtype = DType::kBf16;
+  Program program = build_forward(small(false), {0, 5, true, true}, shape);
+  differentiate(program);
+  const auto copies = program.values_of(ValueRole::kCopy);
+  ASSERT_EQ(copies.size(), program.values_of(ValueRole::kParameter).size());
+  for (const int copy : copies) {
+    const Value& parameter = program.values.at(program.values[copy].copy_of);
+    EXPECT_EQ(parameter.spec.dtype, DType::kF32);
+    EXPECT_EQ(program.values[copy].spec, (TensorSpec{DType::kBf16, parameter.spec.shape}));
+    const int gradient = program.gradient_of(program.values[copy].copy_of);
+    ASSERT_GE(gradient, 0) << parameter.name;
+    EXPECT_EQ(program.values[gradient].spec, parameter.spec);
+  }
+  for (const auto* list : {&program.forward, &program.backward}) {
+    for (const Instruction& instruction : *list) {
+      for (const int value : instruction.inputs) {
+        EXPECT_NE(program.values[value].role, ValueRole::kParameter) << instruction.op.name;
+      }
+    }
+  }
+}
+
 TEST(BuildForward, slices_hold_each_tensor_once_but_for_a_tied_embedding) {
   for (const bool tied : {false, true}) {
     const ModelConfig model = small(tied);

@@ -26,7 +26,7 @@ TEST(Plan, a_good_plan_has_no_faults) {
 TEST(Plan, every_fault_is_reported_at_once_with_its_mend) {
   Plan plan = small_plan(true);
   plan.schedule = "1f1c";
-  plan.dtype = "bf16";
+  plan.dtype = "f16";
   plan.global_batch = 9;
   plan.sequence_length = 65;
   plan.pipelines[0].stages[0].tensor_parallel = 0;
@@ -34,7 +34,7 @@ TEST(Plan, every_fault_is_reported_at_once_with_its_mend) {
   plan.pipelines[1].stages[0].ranks = {1};
   const std::string all = faults(plan, {"cpu", "cpu", "cpu"});
   for (const char* part :
-       {"plan: schedule, found 1f1c, expected one of 1f1b, gpipe", "plan: dtype, found bf16",
+       {"plan: schedule, found 1f1c, expected one of 1f1b, gpipe", "plan: dtype, found f16",
         "plan: global_batch, found 9, expected 7", "plan: sequence_length, found 65",
         "pipeline 0 stage 0: tensor_parallel, found 0",
         "pipeline 0 stage 1: kind of rank 1, found cpu, expected opencl",

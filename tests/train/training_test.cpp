@@ -52,6 +52,41 @@ TEST(Training, loss_and_gradient_norm_do_not_depend_on_the_layout) {
   }
 }
 
+// Text that can be learnt: the next token is a function of the one before.
+class Cycle : public SampleSource {
+ public:
+  std::int64_t sequence_length() const override { return 32; }
+  std::int64_t samples_per_epoch() const override { return 64; }
+  std::int64_t id_of(std::int64_t sample) const override { return sample; }
+  void read(std::int64_t sample, std::span<std::int32_t> tokens,
+            std::span<std::int32_t> labels) const override {
+    std::int32_t token = static_cast<std::int32_t>(sample * 37 % 256);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = token;
+      token = (token * 5 + 3) % 256;
+      labels[i] = token;
+    }
+  }
+};
+
+// Parameters and moments stay f32, so what is rounded to 8 bits on the way hardly tells.
+TEST(Training, bf16_learns_as_f32_does_in_every_layout) {
+  const Cycle source;
+  const TrainOptions f32 = options_for(cpu_plan(32, {replica(0, 4, 1)}), false, 60);
+  const auto expected = train_in_threads(f32, source).front().steps;
+  ASSERT_LT(expected.back().loss, 0.7 * expected.front().loss);
+  for (const Plan& plan : layouts(32)) {
+    TrainOptions bf16 = options_for(plan, false, 60);
+    bf16.plan.dtype = "bf16";
+    for (const ThreadRank& rank : train_in_threads(bf16, source)) {
+      for (std::size_t step = 0; step < expected.size(); ++step) {
+        SCOPED_TRACE(text("step ", step));
+        EXPECT_NEAR(rank.steps[step].loss, expected[step].loss, 0.01 * expected[step].loss);
+      }
+    }
+  }
+}
+
 // `stages` ranks with `ranges` virtual stages of one layer each.
 Plan pipeline_of(const std::string& schedule, int stages, int ranges) {
   Pipeline pipeline{.micro_batch_size = 8, .micro_batches = 8};

@@ -19,9 +19,10 @@ struct CpuChoices {
 /// It computes with `options.threads` threads, the calling one among them; with 1 it starts none.
 /// `options.cores`, if given, has a core for each thread, and each thread is bound to its core.
 /// A queue works on the thread that calls it and is done when the call returns, so events never
-/// wait. Ops in f32 and, added up in f32, in bf16 (whose matrix products need AVX-512); GroupStart and GroupWait belong to the communicator and throw
-/// kUnsupported, as does a processor below x86-64-v2. Throws kUnavailable for a device but 0,
-/// kInvalidArgument for threads < 1 or too few cores.
+/// wait. Ops in f32 and, added up in f32, in bf16 (whose matrix products need AVX-512); GroupStart
+/// and GroupWait belong to the communicator and throw kUnsupported, as does a processor below
+/// x86-64-v2. Throws kUnavailable for a device but 0, kInvalidArgument for threads < 1 or too few
+/// cores.
 std::unique_ptr<Backend> open_cpu(const BackendOptions& options);
 std::unique_ptr<Backend> open_cpu(const BackendOptions& options, const CpuChoices& choices);
 

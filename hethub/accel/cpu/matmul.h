@@ -35,8 +35,8 @@ struct MatrixProduct {
   bool b_transposed = false;  ///< memory holds b as [n, k]
   bool bias = false;
   bool accumulate = false;
-  DType operands = DType::kF32;  ///< of a, b and bias: f32 or bf16
-  DType result = DType::kF32;    ///< of c
+  DType operands = DType::kF32;      ///< of a, b and bias: f32 or bf16
+  DType result = DType::kF32;        ///< of c
   std::int64_t workspace_bytes = 0;  ///< the most it may use
 };
 

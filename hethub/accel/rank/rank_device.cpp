@@ -23,6 +23,7 @@ RankDevice::RankDevice(Backend& backend, const RankPlan& plan)
   check_ops_ = bind(plan.check_ops);
   norm_ops_ = bind(plan.norm_ops);
   update_ops_ = bind(plan.update_ops);
+  copy_ops_ = bind(plan.copy_ops);
   zero_ops_ = bind(plan.zero_ops);
   upload_constants();
 }

@@ -49,6 +49,7 @@ class RankDevice {
   void run_check(int bucket) { run(std::span<const BoundOp>(check_ops_).subspan(bucket, 1)); }
   const std::vector<BoundOp>& norm_ops() const { return norm_ops_; }
   const std::vector<BoundOp>& update_ops() const { return update_ops_; }
+  const std::vector<BoundOp>& copy_ops() const { return copy_ops_; }
   const std::vector<BoundOp>& zero_ops() const { return zero_ops_; }
 
   /// Writes the programs' constants to where they lie, which making it has done once.
@@ -85,6 +86,7 @@ class RankDevice {
   std::vector<BoundOp> check_ops_ = {};
   std::vector<BoundOp> norm_ops_ = {};
   std::vector<BoundOp> update_ops_ = {};
+  std::vector<BoundOp> copy_ops_ = {};
   std::vector<BoundOp> zero_ops_ = {};
 };
 

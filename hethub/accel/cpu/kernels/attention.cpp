@@ -138,7 +138,7 @@ template <typename T>
 void run_tile(const Layout& layout, QueryTile& tile, const Arguments& arguments) {
   const T* q = input<T>(arguments, 0) +
                (tile.batch * layout.op.seq + tile.from) * layout.query_row +
-                   tile.head * layout.op.head_dim;
+               tile.head * layout.op.head_dim;
   copy_rows(q, layout.query_row, tile.rows, layout.op.head_dim, layout.scale, tile.q, layout.depth);
   for (std::int64_t i = 0; i < kTile * layout.depth; ++i) {
     tile.sums[i] = 0;

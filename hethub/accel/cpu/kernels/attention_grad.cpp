@@ -57,7 +57,7 @@ struct Operands {
   const T* y = nullptr;
   const float* lse = nullptr;
   const float* pulls = nullptr;  // Σ dy∘y of each head and row, laid out as lse
-  float* dq_sums = nullptr;  // dq itself where that is f32, else in the workspace
+  float* dq_sums = nullptr;      // dq itself where that is f32, else in the workspace
   T* dq = nullptr;
   T* dk = nullptr;
   T* dv = nullptr;
@@ -134,7 +134,8 @@ void add_to_dq(const Layout& layout, const KeyTile& tile, const Operands<T>& ope
 }
 
 template <typename T>
-void pass_query_tile(const Layout& layout, KeyTile& tile, const Operands<T>& operands, QueryRows at) {
+void pass_query_tile(const Layout& layout, KeyTile& tile, const Operands<T>& operands,
+                     QueryRows at) {
   const std::int64_t offset =
       (tile.batch * layout.op.seq + at.from) * layout.query_row + at.head * layout.op.head_dim;
   copy_rows(operands.q + offset, layout.query_row, at.rows, layout.op.head_dim, layout.scale,
@@ -205,8 +206,8 @@ void run_key_tile(const Layout& layout, KeyTile& tile, const Operands<T>& operan
 
 // Σ dy∘y of each row of one head group, and zeros in dq's sums.
 template <typename T>
-void begin_group(const Layout& layout, const Operands<T>& operands, float* pulls, std::int64_t batch,
-                 std::int64_t kv_head) {
+void begin_group(const Layout& layout, const Operands<T>& operands, float* pulls,
+                 std::int64_t batch, std::int64_t kv_head) {
   const Attention& op = layout.op;
   const std::int64_t group = op.heads / op.kv_heads;
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
@@ -246,8 +247,7 @@ void attention_grad(const AttentionGrad& grad, const Arguments& arguments) {
   // The workspace: a number for each row of each head, dq's sums, then the threads' scratch.
   auto* pulls = static_cast<float*>(arguments.workspace);
   const std::int64_t rows = round_up_to_lanes(op.batch * op.heads * op.seq);
-  const std::int64_t sums =
-      kIsNarrow ? round_up_to_lanes(op.batch * op.seq * layout.query_row) : 0;
+  const std::int64_t sums = kIsNarrow ? round_up_to_lanes(op.batch * op.seq * layout.query_row) : 0;
   float* scratch = pulls + rows + sums;
   const std::int64_t left =
       arguments.workspace_bytes - (rows + sums) * static_cast<std::int64_t>(sizeof(float));

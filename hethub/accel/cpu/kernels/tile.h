@@ -99,8 +99,8 @@ inline void multiply(const TileProduct& t) {
 
 /// Copies rows of `width` elements into rows of `padded`, times `factor`; the rest becomes zero.
 template <typename T>
-inline void copy_rows(const T* from, std::int64_t from_row, std::int64_t rows,
-                      std::int64_t width, float factor, float* to, std::int64_t padded) {
+inline void copy_rows(const T* from, std::int64_t from_row, std::int64_t rows, std::int64_t width,
+                      float factor, float* to, std::int64_t padded) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* source = from + row * from_row;
     float* target = to + row * padded;
