@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include "hethub/accel/registry.h"
 #include "hethub/base/text.h"
+#include "tests/accel/multiplies.h"
 #include "tests/train/thread_ranks.h"
 
 namespace hethub {
@@ -71,6 +73,9 @@ class Cycle : public SampleSource {
 
 // Parameters and moments stay f32, so what is rounded to 8 bits on the way hardly tells.
 TEST(Training, bf16_learns_as_f32_does_in_every_layout) {
+  if (!multiplies(*open_backend("cpu", {}), DType::kBf16)) {
+    GTEST_SKIP() << "no matrix products in bf16 on this processor";
+  }
   const Cycle source;
   const TrainOptions f32 = options_for(cpu_plan(32, {replica(0, 4, 1)}), false, 60);
   const auto expected = train_in_threads(f32, source).front().steps;
