@@ -79,8 +79,8 @@ class Differentiator {
   // A part of a gradient as the sum over the group that its parts are spread over.
   int summed(const Instruction& forward, int part) {
     if (forward.gradient_group < 0) return part;
-    const TensorSpec& spec = program_.values[part].spec;
-    const std::int64_t count = spec.elements();
+    const DType dtype = program_.values[part].spec.dtype;
+    const std::int64_t count = program_.values[part].spec.elements();
     const GroupStart start{.kind = GroupKind::kAllReduce,
                            .group = forward.gradient_group,
                            .in_count = count,
@@ -88,8 +88,8 @@ class Differentiator {
                            .ranks = forward.gradient_ranks};
     const std::string name = forward.op.name + ".grad_input_sum";
     const int sum =
-        append(program_, program_.backward, {name, spec.dtype, start}, {part}, forward.layer)[0];
-    append(program_, program_.backward, {name + ".wait", spec.dtype, GroupWait{count}}, {sum},
+        append(program_, program_.backward, {name, dtype, start}, {part}, forward.layer)[0];
+    append(program_, program_.backward, {name + ".wait", dtype, GroupWait{count}}, {sum},
            forward.layer);
     return sum;
   }
