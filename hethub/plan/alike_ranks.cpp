@@ -1,6 +1,7 @@
 #include "hethub/plan/alike_ranks.h"
 
 #include "hethub/base/text.h"
+#include "hethub/plan/each_rank.h"
 
 namespace hethub {
 namespace {
@@ -95,21 +96,17 @@ RankPlans distinct_rank_plans(const Plan& plan, const ModelConfig& model,
   SegmentScratch scratch;
   RankPlans plans;
   plans.index_of_rank.assign(plan.world_size(), -1);
-  for (int pipeline = 0; pipeline < std::ssize(plan.pipelines); ++pipeline) {
-    const std::vector<Stage>& stages = plan.pipelines[pipeline].stages;
-    for (int stage = 0; stage < std::ssize(stages); ++stage) {
-      for (int place = 0; place < std::ssize(stages[stage].ranks); ++place) {
-        const RankPosition at = {pipeline, stage, place};
-        const auto [found, is_new] = known.try_emplace({stages[stage].kind, signatures.of(at)},
-                                                       static_cast<int>(plans.distinct.size()));
-        if (is_new) {
-          plans.distinct.push_back(make_rank_plan(
-              plan, model, segments, at, signatures.schedule_of(pipeline), {.scratch = &scratch}));
-        }
-        plans.index_of_rank[stages[stage].ranks[place]] = found->second;
-      }
+  for_each_rank(plan, [&](const RankPosition& at, int rank) {
+    const std::string& kind = plan.pipelines[at.pipeline].stages[at.stage].kind;
+    const auto [found, is_new] =
+        known.try_emplace({kind, signatures.of(at)}, static_cast<int>(plans.distinct.size()));
+    if (is_new) {
+      const Schedule& schedule = signatures.schedule_of(at.pipeline);
+      plans.distinct.push_back(
+          make_rank_plan(plan, model, segments, at, schedule, {.scratch = &scratch}));
     }
-  }
+    plans.index_of_rank[rank] = found->second;
+  });
   return plans;
 }
 

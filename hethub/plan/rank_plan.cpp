@@ -1,6 +1,7 @@
 #include "hethub/plan/rank_plan.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "hethub/base/error.h"
@@ -149,22 +150,25 @@ class RankPlanner {
 
   // The ops on the whole of the gradients count its elements by the segments.
   void require_all_held() const {
-    require(rank_.memory.flat_bytes == held_elements(segments_, held_) * 4,
-            {.what = text("rank plan: parameters of rank ", rank_.rank),
-             .found = text(rank_.memory.flat_bytes, " bytes in its programs"),
-             .expected = text(held_elements(segments_, held_) * 4, ", as its segments have"),
-             .fix = "build segments and programs from one plan"});
+    const std::int64_t held = held_elements(segments_, held_) * 4;
+    require(rank_.memory.flat_bytes == held, [&] {
+      return ErrorParts{.what = text("rank plan: parameters of rank ", rank_.rank),
+                        .found = text(rank_.memory.flat_bytes, " bytes in its programs"),
+                        .expected = text(held, ", as its segments have"),
+                        .fix = "build segments and programs from one plan"};
+    });
   }
 
   // A collective runs over a segment as one range.
   void require_contiguous(const Segment& segment) const {
     std::int64_t next = parameter_range(segment.parts.front()).offset;
     for (const TensorShard& part : segment.parts) {
-      require(parameter_range(part).offset == next,
-              {.what = "segment " + segment.name,
-               .found = "a gap before " + part.tensor.name,
-               .expected = "tensors one after another",
-               .fix = "keep the order of shards_of in programs"});
+      require(parameter_range(part).offset == next, [&] {
+        return ErrorParts{.what = "segment " + segment.name,
+                          .found = "a gap before " + part.tensor.name,
+                          .expected = "tensors one after another",
+                          .fix = "keep the order of shards_of in programs"};
+      });
       next += padded_elements(part.count) * 4;
     }
   }
@@ -300,9 +304,9 @@ RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
         program_at(plan, model, at, slice, parallel, schedule.splits_backward()));
     made.shards.push_back(shards_of(model, slice, parallel));
   }
-  BucketTimes times(schedule, at.stage, made.positions, made.programs);
-  RankPlanner(segments, made)
-      .run(uses_of(schedule, at.stage), plan.overlap ? &times : nullptr, options);
+  std::optional<BucketTimes> times;
+  if (plan.overlap) times.emplace(schedule, at.stage, made.positions, made.programs);
+  RankPlanner(segments, made).run(uses_of(schedule, at.stage), times ? &*times : nullptr, options);
   return made;
 }
 

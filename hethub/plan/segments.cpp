@@ -8,6 +8,7 @@
 #include "hethub/base/split.h"
 #include "hethub/base/text.h"
 #include "hethub/collective/choice.h"
+#include "hethub/plan/each_rank.h"
 #include "hethub/program/memory.h"
 
 namespace hethub {
@@ -40,24 +41,17 @@ struct Holder {
 std::map<std::string, std::vector<Holder>> holders_of(const Plan& plan, const ModelConfig& model) {
   const TensorLayout layout = layout_of(plan);
   std::map<std::string, std::vector<Holder>> holders;
-  for (int pipeline = 0; pipeline < std::ssize(plan.pipelines); ++pipeline) {
-    const std::vector<Stage>& stages = plan.pipelines[pipeline].stages;
-    for (int stage = 0; stage < std::ssize(stages); ++stage) {
-      for (int place = 0; place < std::ssize(stages[stage].ranks); ++place) {
-        const RankPosition at = {pipeline, stage, place};
-        const TensorParallel parallel = tensor_parallel_of(plan, at, layout);
-        std::int64_t next = 0;
-        for (const int position : positions_of(plan.pipelines[pipeline], stage)) {
-          for (const TensorShard& shard :
-               shards_of(model, slice_of(plan, model, pipeline, position), parallel)) {
-            holders[shard.tensor.name].push_back(
-                {stages[stage].ranks[place], shard.first, shard.count, next});
-            next += padded_elements(shard.count);
-          }
-        }
+  for_each_rank(plan, [&](const RankPosition& at, int rank) {
+    const TensorParallel parallel = tensor_parallel_of(plan, at, layout);
+    std::int64_t next = 0;
+    for (const int position : positions_of(plan.pipelines[at.pipeline], at.stage)) {
+      for (const TensorShard& shard :
+           shards_of(model, slice_of(plan, model, at.pipeline, position), parallel)) {
+        holders[shard.tensor.name].push_back({rank, shard.first, shard.count, next});
+        next += padded_elements(shard.count);
       }
     }
-  }
+  });
   for (auto& [name, all] : holders) {
     std::sort(all.begin(), all.end(),
               [](const Holder& a, const Holder& b) { return a.rank < b.rank; });

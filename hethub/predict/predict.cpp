@@ -6,6 +6,7 @@
 
 #include "hethub/base/error.h"
 #include "hethub/plan/boundary.h"
+#include "hethub/plan/each_rank.h"
 #include "hethub/plan/segments.h"
 #include "hethub/plan/validate.h"
 #include "hethub/predict/group_price.h"
@@ -121,19 +122,6 @@ class PlanPricer {
   std::vector<int> devices_;
   std::map<std::pair<int, std::vector<int>>, RankNumbers> known_ = {};
 };
-
-// Calls `use(position, rank)` for each rank of the plan.
-template <typename Use>
-void for_each_rank(const Plan& plan, const Use& use) {
-  for (int pipeline = 0; pipeline < std::ssize(plan.pipelines); ++pipeline) {
-    const std::vector<Stage>& stages = plan.pipelines[pipeline].stages;
-    for (int stage = 0; stage < std::ssize(stages); ++stage) {
-      for (int place = 0; place < std::ssize(stages[stage].ranks); ++place) {
-        use({pipeline, stage, place}, stages[stage].ranks[place]);
-      }
-    }
-  }
-}
 
 // Which of a rank's four accounts a bar belongs to.
 double* account_of(RankPrediction& rank, const SimLabel& label) {

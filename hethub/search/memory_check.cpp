@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "hethub/plan/alike_ranks.h"
+#include "hethub/plan/each_rank.h"
 
 namespace hethub {
 
@@ -35,20 +36,14 @@ std::vector<std::int64_t> MemoryCheck::arenas_of(const Plan& plan,
                                                  const std::vector<Segment>& segments) {
   RankSignatures signatures(plan, model_, segments);
   std::vector<std::int64_t> arenas(plan.world_size(), 0);
-  for (int pipeline = 0; pipeline < std::ssize(plan.pipelines); ++pipeline) {
-    const std::vector<Stage>& stages = plan.pipelines[pipeline].stages;
-    for (int index = 0; index < std::ssize(stages); ++index) {
-      for (int place = 0; place < std::ssize(stages[index].ranks); ++place) {
-        const RankPosition at = {pipeline, index, place};
-        const auto [found, is_new] = known_.try_emplace(signatures.but_for_lanes(at));
-        if (is_new) {
-          const Schedule& schedule = signatures.schedule_of(pipeline);
-          found->second = shape_of(make_rank_plan(plan, model_, segments, at, schedule).memory);
-        }
-        arenas[stages[index].ranks[place]] = arena_of(found->second, signatures.lanes_of(at));
-      }
+  for_each_rank(plan, [&](const RankPosition& at, int rank) {
+    const auto [found, is_new] = known_.try_emplace(signatures.but_for_lanes(at));
+    if (is_new) {
+      const Schedule& schedule = signatures.schedule_of(at.pipeline);
+      found->second = shape_of(make_rank_plan(plan, model_, segments, at, schedule).memory);
     }
-  }
+    arenas[rank] = arena_of(found->second, signatures.lanes_of(at));
+  });
   return arenas;
 }
 
