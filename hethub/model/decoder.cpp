@@ -118,7 +118,9 @@ class DecoderBuilder {
     table_ =
         program_.add_value("rope_table", {DType::kF32, {shape_.sequence_length, model_.head_dim}},
                            ValueRole::kConstant);
-    program_.constants.push_back({table_, rope_table(model_, shape_.sequence_length)});
+    program_.constants.push_back({table_, [model = model_, positions = shape_.sequence_length] {
+                                    return rope_table(model, positions);
+                                  }});
   }
 
   // What follows a norm is split, so each rank has a part of the norm's gradients: that of its gain

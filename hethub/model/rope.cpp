@@ -222,7 +222,7 @@ std::vector<double> rope_frequencies(const ModelConfig& model) {
 }
 
 // Of each frequency, every kBlock-th position's angle and the first kBlock ones; the rest by the
-// rule for the sum of two angles: planners build very many programs.
+// rule for the sum of two angles.
 std::vector<float> rope_table(const ModelConfig& model, std::int64_t positions) {
   using Turn = std::complex<double>;
   constexpr std::int64_t kBlock = 64;

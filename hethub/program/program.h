@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,10 +49,11 @@ inline constexpr int kPhases = 3;
 /// The phase as traces spell it: "forward", "backward", "backward_weight".
 std::string_view name_of(Phase phase);
 
-/// The content of one kConstant value, row by row.
+/// The content of one kConstant value, row by row: computed when it is asked for, since planners
+/// build very many programs that never run.
 struct Constant {
   int value = -1;
-  std::vector<float> data = {};
+  std::function<std::vector<float>()> data = {};
 };
 
 /// What one position of a pipeline (a slice of the model) computes for one micro-batch: straight

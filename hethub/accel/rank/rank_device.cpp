@@ -128,9 +128,11 @@ std::vector<BoundOp> RankDevice::bind(const std::vector<StepOp>& step_ops) {
 }
 
 void RankDevice::upload_constants() {
+  std::vector<std::vector<float>> tables;  // kept until all have arrived
   for (std::size_t program = 0; program < plan_.programs.size(); ++program) {
     for (const Constant& constant : plan_.programs[program].constants) {
-      queue_->upload(std::as_bytes(std::span(constant.data)),
+      tables.push_back(constant.data());
+      queue_->upload(std::as_bytes(std::span(tables.back())),
                      view(static_cast<int>(program), constant.value, 0));
     }
   }
