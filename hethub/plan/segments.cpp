@@ -141,6 +141,18 @@ CollectiveCall call_on(CollectiveOp op, const Segment& segment) {
           .bytes = segment.elements * 4};
 }
 
+// What scratch follows from. Rings need as many places however long they are; their steps, which
+// grow with the square of the ranks, are not written down for that.
+CollectiveAlgorithm without_its_steps(const std::string& name, CollectiveCall call) {
+  const int ranks = call.world_size;
+  const bool ring = name == "ring";
+  if (ring) call.world_size = std::min(ranks, 3);
+  CollectiveAlgorithm made = make_algorithm(name, call);
+  made.steps.clear();
+  if (ring) made.chunks = ranks;
+  return made;
+}
+
 CollectiveAlgorithm chosen(CollectiveOp op, const Segment& segment) {
   return chosen_algorithm(training_choices(), call_on(op, segment));
 }
@@ -200,7 +212,7 @@ std::int64_t SegmentScratch::bytes_of(const Segment& segment) {
     const std::string name = choose(training_choices(), call);
     const auto [kept, is_unknown] =
         algorithms_.try_emplace({text(name_of(op), ' ', name), ranks}, CollectiveAlgorithm{});
-    if (is_unknown) kept->second = make_algorithm(name, call);
+    if (is_unknown) kept->second = without_its_steps(name, call);
     found->second = std::max(found->second, scratch_elements(kept->second, segment.owned) * 4);
   }
   return found->second;

@@ -40,7 +40,9 @@ std::vector<std::int64_t> MemoryCheck::arenas_of(const Plan& plan,
     const auto [found, is_new] = known_.try_emplace(signatures.but_for_lanes(at));
     if (is_new) {
       const Schedule& schedule = signatures.schedule_of(at.pipeline);
-      found->second = shape_of(make_rank_plan(plan, model_, segments, at, schedule).memory);
+      const RankPlanOptions options{.scratch = &scratch_};
+      found->second =
+          shape_of(make_rank_plan(plan, model_, segments, at, schedule, options).memory);
     }
     arenas[rank] = arena_of(found->second, signatures.lanes_of(at));
   });

@@ -47,6 +47,7 @@ class MemoryCheck {
   const ModelConfig& model_;
   const CostModel& costs_;
   std::map<std::string, ArenaShape> known_;  // by RankSignatures, but for lanes
+  SegmentScratch scratch_;
 };
 
 }  // namespace hethub

@@ -1,12 +1,32 @@
 #include "hethub/search/scaled.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <string_view>
 
 #include "hethub/base/clock.h"
 #include "hethub/search/even_replicas.h"
 #include "hethub/search/replica_search.h"
 
 namespace hethub {
+namespace {
+
+std::int64_t memory_of(const CostModel& costs, const std::string& kind) {
+  return kind_named(costs.cluster(), kind).memory_bytes - costs.fixed_memory_bytes(kind);
+}
+
+// But for their ranks.
+bool alike(const Pipeline& a, const Pipeline& b) {
+  const auto same = [](const Stage& one, const Stage& other) {
+    return one.kind == other.kind && one.tensor_parallel == other.tensor_parallel &&
+           one.layers == other.layers && one.recompute == other.recompute;
+  };
+  return a.micro_batches == b.micro_batches && a.micro_batch_size == b.micro_batch_size &&
+         std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(), same);
+}
+
+}  // namespace
 
 ScaledSearch::ScaledSearch(const SearchRequest& request)
     : request_(request),
@@ -17,9 +37,7 @@ ScaledSearch::ScaledSearch(const SearchRequest& request)
       menu_(request, cache_),
       begin_s_(seconds_now()) {
   for (const std::string& kind : menu_.kinds()) {
-    usable_bytes_.push_back(
-        static_cast<double>(kind_named(request.costs.cluster(), kind).memory_bytes -
-                            request.costs.fixed_memory_bytes(kind)));
+    usable_bytes_.push_back(static_cast<double>(memory_of(request.costs, kind)));
   }
 }
 
@@ -27,10 +45,25 @@ double ScaledSearch::seconds_left() const {
   return begin_s_ + request_.time_limit_s - seconds_now();
 }
 
+// Whether its ranks have room for what they need at most.
+bool ScaledSearch::surely_fits(const Plan& plan) {
+  std::map<std::string_view, std::int64_t> have;
+  for (std::size_t pipeline = 0; pipeline < plan.pipelines.size(); ++pipeline) {
+    const Pipeline& one = plan.pipelines[pipeline];
+    if (pipeline > 0 && alike(one, plan.pipelines[pipeline - 1])) continue;
+    for (std::size_t stage = 0; stage < one.stages.size(); ++stage) {
+      const auto [kind, is_new] = have.try_emplace(one.stages[stage].kind, 0);
+      if (is_new) kind->second = memory_of(request_.costs, one.stages[stage].kind);
+      const RankPosition at = {static_cast<int>(pipeline), static_cast<int>(stage), 0};
+      if (cache_.stage_memory.arena_limit(plan, at) > kind->second) return false;
+    }
+  }
+  return true;
+}
+
 // Whether the plan fits. If not, its kinds are taken to have less by what it lacks.
-bool ScaledSearch::fit(const Plan& plan) {
-  const std::vector<MemoryFault> faults =
-      cache_.memory.faults_of(plan, segments_of(plan, request_.model));
+bool ScaledSearch::fits(const Plan& plan, const std::vector<Segment>& segments) {
+  const std::vector<MemoryFault> faults = cache_.memory.faults_of(plan, segments);
   std::map<std::string, std::int64_t> most;
   for (const MemoryFault& fault : faults) {
     most[fault.kind] = std::max(most[fault.kind], fault.bytes_short);
@@ -44,6 +77,45 @@ bool ScaledSearch::fit(const Plan& plan) {
   }
   result_.too_big += faults.empty() ? 0 : 1;
   return faults.empty();
+}
+
+double ScaledSearch::threshold() const {
+  return result_.best.size() < request_.keep ? std::numeric_limits<double>::infinity()
+                                             : result_.best.back().plan.predicted_step_seconds;
+}
+
+// What no simulation of these pipelines is faster than: a stage does nothing before its first
+// forward pass has come through the stages before it, nor after its last backward pass, which goes
+// back through them.
+double ScaledSearch::least_seconds(const std::vector<ChosenPipeline>& pipelines) {
+  double most = 0;
+  const TensorLayout layout = menu_.layout_of(pipelines);
+  for (std::size_t index = 0; index < pipelines.size(); ++index) {
+    const ChosenPipeline& one = pipelines[index];
+    if (index > 0 && one.micro_batches == pipelines[index - 1].micro_batches &&
+        one.column.size == pipelines[index - 1].column.size &&
+        one.column.stages == pipelines[index - 1].column.stages) {
+      continue;
+    }
+    double fill = 0;
+    for (const PickedStage& stage : one.column.stages) {
+      const double work = menu_.compute_seconds(one.column.size, stage, layout);
+      most = std::max(most, fill + static_cast<double>(one.micro_batches) * work);
+      fill += work;
+    }
+  }
+  return most;
+}
+
+// Whether they fit, or are proven slower than what is kept.
+bool ScaledSearch::consider(const std::vector<ChosenPipeline>& pipelines) {
+  if (least_seconds(pipelines) >= threshold()) return true;
+  const Plan plan = menu_.plan_of(pipelines);
+  if (is_kept(plan)) return true;
+  const std::vector<Segment> segments = segments_of(plan, request_.model);
+  if (!surely_fits(plan) && !fits(plan, segments)) return false;
+  keep(plan, segments);
+  return true;
 }
 
 // Chooses pipelines, at most so many, of all kinds (-1) or one, and simulates them. Returns their
@@ -60,19 +132,10 @@ std::int64_t ScaledSearch::try_plan(int only_kind, std::int64_t most_replicas) {
     const ReplicaResult found = search_replicas(
         table, {.seconds = std::max(0.05, seconds_left() / 4), .most_replicas = most_replicas});
     if (found.pipelines.empty()) break;
-    const Plan plan = menu_.plan_of(found.pipelines);
-    if (!fit(plan)) continue;
-    pipelines = std::ssize(found.pipelines);
-    keep(plan);
+    if (consider(found.pipelines)) pipelines = std::ssize(found.pipelines);
   }
   usable_bytes_ = usable;
   return pipelines;
-}
-
-// The one that needs the least memory.
-void ScaledSearch::try_longest() {
-  const Plan plan = menu_.plan_of({menu_.longest()});
-  if (fit(plan)) keep(plan);
 }
 
 bool ScaledSearch::is_kept(const Plan& plan) const {
@@ -80,9 +143,7 @@ bool ScaledSearch::is_kept(const Plan& plan) const {
                      [&](const Candidate& one) { return one.plan.pipelines == plan.pipelines; });
 }
 
-void ScaledSearch::keep(const Plan& plan) {
-  if (is_kept(plan)) return;
-  const std::vector<Segment> segments = segments_of(plan, request_.model);
+void ScaledSearch::keep(const Plan& plan, const std::vector<Segment>& segments) {
   StepBuilder builder(request_.costs);
   write_step(builder, plan, segments, cache_.pricer.numbers(plan, segments),
              cluster_ranks_of(plan, request_.costs.ranks()), Labels::kNone);
@@ -120,25 +181,28 @@ void ScaledSearch::try_even() {
     for (const auto& pipelines : EvenReplicas(table).best(most_plans)) {
       const bool late = seconds_left() < request_.time_limit_s / 2;
       if (late && !result_.best.empty()) break;
-      const Plan plan = menu_.plan_of(pipelines);
-      if (!is_kept(plan) && fit(plan)) keep(plan);
+      consider(pipelines);
     }
   }
   usable_bytes_ = usable;
 }
 
-Prediction ScaledSearch::prediction_of(const Plan& plan) {
-  if (request_.quick) {
+// What is kept is predicted in full, and its memory planned in full.
+void ScaledSearch::predict_kept() {
+  for (Candidate& one : result_.best) {
+    const Plan& plan = one.plan;
     const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);
-    return {.step_seconds = plan.predicted_step_seconds,
-            .tokens_per_second = tokens / plan.predicted_step_seconds};
+    one.prediction = {.step_seconds = plan.predicted_step_seconds,
+                      .tokens_per_second = tokens / plan.predicted_step_seconds};
+    if (request_.quick) continue;
+    const std::vector<Segment> segments = segments_of(plan, request_.model);
+    one.prediction = predict({.plan = plan,
+                              .segments = segments,
+                              .numbers = cache_.pricer.numbers(plan, segments),
+                              .arena_bytes = cache_.memory.arenas_of(plan, segments)},
+                             request_.model, request_.costs);
+    one.plan.predicted_step_seconds = one.prediction.step_seconds;
   }
-  const std::vector<Segment> segments = segments_of(plan, request_.model);
-  return predict({.plan = plan,
-                  .segments = segments,
-                  .numbers = cache_.pricer.numbers(plan, segments),
-                  .arena_bytes = cache_.memory.arenas_of(plan, segments)},
-                 request_.model, request_.costs);
 }
 
 SearchResult ScaledSearch::run() {
@@ -154,12 +218,9 @@ SearchResult ScaledSearch::run() {
        ++kind) {
     try_more_and_more(kind, request_.time_limit_s / 4 / static_cast<double>(menu_.kinds().size()));
   }
-  if (result_.best.empty()) try_longest();
+  if (result_.best.empty()) consider({menu_.longest()});  // what needs the least memory
   if (result_.best.empty()) return std::move(result_);
-  for (Candidate& one : result_.best) {
-    one.prediction = prediction_of(one.plan);
-    one.plan.predicted_step_seconds = one.prediction.step_seconds;
-  }
+  predict_kept();
   result_.bound_seconds = menu_.work_bound();
   if (thorough) {
     const ReplicaResult relaxed = search_replicas(menu_.tables(usable_bytes_, true),

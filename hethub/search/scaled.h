@@ -13,10 +13,11 @@ namespace hethub {
 /// The strategy "exact" for more devices than can be looked at one by one. See make_strategy.
 ///
 /// Devices are told apart by their kind only. EvenReplicas chooses pipelines, and of up to 32
-/// devices search_replicas too, from the tables of StageMenu. Their plans are then simulated and
-/// their memory planned in full; if no plan fits, kinds are taken to have less, and the search is
-/// run again. The bound holds for every plan: its pipelines need not fill nor send messages, and
-/// layers and memory are shared out freely.
+/// devices search_replicas too, from the tables of StageMenu. Their plans are then simulated, but
+/// for those that a closed form proves slower than the ones kept, and their memory planned in full
+/// where it is not plain that they fit; if no plan fits, kinds are taken to have less, and the
+/// search is run again. The bound holds for every plan: its pipelines need not fill nor send
+/// messages, and layers and memory are shared out freely.
 class ScaledSearch {
  public:
   /// Keeps a reference to the request, which Strategy::find has checked.
@@ -25,14 +26,17 @@ class ScaledSearch {
   SearchResult run();
 
  private:
-  bool fit(const Plan& plan);
+  bool surely_fits(const Plan& plan);
+  bool fits(const Plan& plan, const std::vector<Segment>& segments);
+  bool consider(const std::vector<ChosenPipeline>& pipelines);
+  double least_seconds(const std::vector<ChosenPipeline>& pipelines);
+  double threshold() const;
   std::int64_t try_plan(int only_kind, std::int64_t most_replicas);
   void try_more_and_more(int only_kind, double seconds);
   void try_even();
-  Prediction prediction_of(const Plan& plan);
+  void predict_kept();
   bool is_kept(const Plan& plan) const;
-  void try_longest();
-  void keep(const Plan& plan);
+  void keep(const Plan& plan, const std::vector<Segment>& segments);
   double seconds_left() const;
 
   const SearchRequest& request_;

@@ -1,6 +1,10 @@
 #include "hethub/search/stage_memory.h"
 
+#include <algorithm>
+
+#include "hethub/model/shards.h"
 #include "hethub/plan/rank_plan.h"
+#include "hethub/plan/schedule.h"
 
 namespace hethub {
 namespace {
@@ -72,6 +76,42 @@ StageBytes StageMemory::of(LayerRange range, int sequences, Recompute recompute,
   if (slice.embedding && slice.head) return plus(bytes, parts.both, 1);
   if (slice.embedding) return plus(bytes, parts.first, 1);
   return slice.head ? plus(bytes, parts.last, 1) : bytes;
+}
+
+std::int64_t StageMemory::arena_limit(const Plan& plan, const RankPosition& at) {
+  if (largest_tensor_ == 0) {
+    for (const TensorShard& shard : shards_of(model_, {0, 1, true, true}, {})) {
+      largest_tensor_ = std::max(largest_tensor_, shard.count * 4);
+    }
+  }
+  const Pipeline& pipeline = plan.pipelines[at.pipeline];
+  const Stage& stage = pipeline.stages[at.stage];
+  const LayerRange range = stage.layers.front();
+  std::vector<Recompute> kinds;
+  int named = 0;
+  for (const RecomputeRange& again : stage.recompute) {
+    kinds.push_back(again.kind);
+    named += again.layers.size();
+  }
+  if (named < range.size()) kinds.push_back(Recompute::kNone);
+  const auto own = static_cast<int>(sequences_of(plan, {at.pipeline, at.stage, 0}).size());
+  StageBytes most;
+  for (const Recompute kind : kinds) {
+    const StageBytes one = of(range, own, kind, stage.tensor_parallel);
+    most = {std::max(most.held, one.held), std::max(most.state, one.state),
+            std::max(most.lane, one.lane), std::max(most.shared, one.shared)};
+  }
+  const ScheduleEntry& schedule = schedule_entry(plan.schedule);
+  const auto deep = static_cast<int>(pipeline.stages.size()) - at.stage;
+  const std::int64_t alive = schedule.most_alive != nullptr
+                                 ? schedule.most_alive({deep, pipeline.micro_batches})
+                                 : pipeline.micro_batches;
+  const std::int64_t running = alive * most.lane + most.shared;
+  const std::int64_t between = std::max(plan.bucket_bytes, largest_tensor_);
+  const std::int64_t all =
+      most.held + most.state / std::ssize(plan.pipelines) + std::max(running, between);
+  constexpr std::int64_t kRounding = 1 << 20;
+  return all + all / 64 + kRounding;
 }
 
 }  // namespace hethub

@@ -36,6 +36,11 @@ class StageMemory {
   /// each rank of a tensor-parallel group of that width.
   StageBytes of(LayerRange range, int sequences, Recompute recompute, int width = 1);
 
+  /// No fewer bytes than the arena of any rank of a stage has, where stages have one range of
+  /// layers: what is not exact above is rounded up, and what lies where micro-batches lie between
+  /// steps is taken to be as large as the largest bucket.
+  std::int64_t arena_limit(const Plan& plan, const RankPosition& at);
+
  private:
   struct Parts {
     StageBytes first = {};  // what the embedding adds to a layer
@@ -52,6 +57,7 @@ class StageMemory {
   const ModelConfig& model_;
   std::int64_t sequence_length_;
   std::map<std::tuple<int, Recompute, int>, Parts> known_ = {};  // by sequences and width
+  std::int64_t largest_tensor_ = 0;                              // bytes; 0: not known yet
 };
 
 }  // namespace hethub

@@ -238,6 +238,23 @@ StageCost StageMenu::cost_of(const Cell& cell) {
   return cost;
 }
 
+TensorLayout StageMenu::layout_of(const std::vector<ChosenPipeline>& pipelines) const {
+  for (const ChosenPipeline& one : pipelines) {
+    for (const PickedStage& stage : one.column.stages) {
+      if (choices_[stage.choice].devices > 1) return TensorLayout::kSplit;
+    }
+  }
+  return TensorLayout::kWhole;
+}
+
+double StageMenu::compute_seconds(int size, const PickedStage& stage, TensorLayout layout) {
+  const StageChoice& choice = choices_[stage.choice];
+  const StageNumbers numbers =
+      cache_.pricer.stage(kinds_[choice.kind], sizes_[size], {stage.begin, stage.end},
+                          recompute_[stage.choice], {.width = choice.devices, .layout = layout});
+  return numbers.phase_seconds[0] + numbers.phase_seconds[1];
+}
+
 Plan StageMenu::plan_of(const std::vector<ChosenPipeline>& pipelines) const {
   Plan plan{.model = request_.model_path,
             .sequence_length = request_.sequence_length,

@@ -32,6 +32,12 @@ class StageMenu {
   /// no more than any plan's stage costs, for a bound.
   PipelineTables tables(const std::vector<double>& usable_bytes, bool relaxed);
 
+  /// Seconds that one micro-batch of a size of tables(..., false) keeps a stage computing.
+  double compute_seconds(int size, const PickedStage& stage, TensorLayout layout);
+
+  /// How the ranks of a plan of these pipelines store tensors.
+  TensorLayout layout_of(const std::vector<ChosenPipeline>& pipelines) const;
+
   /// The plan that has these pipelines. A tensor-parallel group is inside one node.
   Plan plan_of(const std::vector<ChosenPipeline>& pipelines) const;
 

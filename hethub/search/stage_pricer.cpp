@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "hethub/model/decoder.h"
+#include "hethub/plan/each_rank.h"
 #include "hethub/plan/optimizer_ops.h"
 #include "hethub/plan/schedule.h"
+#include "hethub/predict/alike_pipelines.h"
 #include "hethub/predict/group_price.h"
 #include "hethub/program/differentiate.h"
 
@@ -45,14 +47,20 @@ StagePricer::StagePricer(const ModelConfig& model, const CostModel& costs,
   distinct_.layers = static_cast<int>(distinct_.windows.size());
 }
 
-Program StagePricer::program(int sequences, Recompute recompute,
-                             const TensorParallel& parallel) const {
+const StagePricer::Programs& StagePricer::programs(int sequences, const TensorParallel& parallel) {
+  const auto [place, is_new] = programs_.try_emplace({sequences, parallel.width, parallel.layout});
+  if (!is_new) return place->second;
   const BatchShape shape{.sequences = sequences, .sequence_length = sequence_length_};
-  Program program = build_forward(distinct_, {0, distinct_.layers, true, true}, shape, parallel);
-  DifferentiateOptions options;
-  add_recompute({recompute, {0, distinct_.layers}}, options);
-  differentiate(program, options);
-  return program;
+  const Program forward =
+      build_forward(distinct_, {0, distinct_.layers, true, true}, shape, parallel);
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    Program& program = place->second[static_cast<std::size_t>(recompute)];
+    program = forward;
+    DifferentiateOptions options;
+    add_recompute({recompute, {0, distinct_.layers}}, options);
+    differentiate(program, options);
+  }
+  return place->second;
 }
 
 PhaseSeconds StagePricer::phase_seconds(const std::string& kind, const Program& program,
@@ -87,12 +95,10 @@ const StagePricer::Table& StagePricer::table(const std::string& kind, int sequen
   const GroupPrice group = [&](const GroupStart& op, DType dtype) {
     return pricer.seconds(op, dtype);
   };
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-    const Program made = program(sequences, recompute, parallel);
-    table.backward[static_cast<std::size_t>(recompute)] =
-        phase_seconds(kind, made, Phase::kBackward, group);
-    if (recompute != Recompute::kNone) continue;
-    table.forward = phase_seconds(kind, made, Phase::kForward, group);
+  const Programs& made = programs(sequences, parallel);
+  table.forward = phase_seconds(kind, made.front(), Phase::kForward, group);
+  for (std::size_t recompute = 0; recompute < made.size(); ++recompute) {
+    table.backward[recompute] = phase_seconds(kind, made[recompute], Phase::kBackward, group);
   }
   const BatchShape shape{.sequences = sequences, .sequence_length = sequence_length_};
   table.sent_bytes = static_cast<double>(sent_spec(distinct_, shape).bytes());
@@ -128,21 +134,35 @@ double StagePricer::seconds(const std::string& kind, const Op& op) {
 
 void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& segments,
                                 StepNumbers& numbers) {
-  const std::vector<std::string> kinds = plan.kind_of_rank();
-  const auto held = holdings_of_all(segments, static_cast<int>(kinds.size()));
-  for (std::size_t rank = 0; rank < kinds.size(); ++rank) {
-    const OptimizerOps ops = optimizer_ops(segments, held[rank]);
+  for (auto* list : {&numbers.check_seconds, &numbers.norm_seconds, &numbers.update_seconds}) {
+    list->assign(static_cast<std::size_t>(plan.world_size()), 0);
+  }
+  const bool stepwise = plan.world_size() <= kMostStepwise;
+  const std::vector<int> first =
+      stepwise ? std::vector<int>{}
+               : first_alike(plan, costs_.ranks(), cluster_ranks_of(plan, costs_.ranks()));
+  for_each_rank(plan, [&](const RankPosition& at, int rank) {
+    const int stands_for = stepwise ? at.pipeline : first[at.pipeline];
+    if (stands_for != at.pipeline) {
+      const int like = plan.pipelines[stands_for].stages[at.stage].ranks[at.place];
+      numbers.check_seconds[rank] = numbers.check_seconds[like];
+      numbers.norm_seconds[rank] = numbers.norm_seconds[like];
+      numbers.update_seconds[rank] = numbers.update_seconds[like];
+      return;
+    }
+    const std::string& kind = plan.pipelines[at.pipeline].stages[at.stage].kind;
+    const OptimizerOps ops = optimizer_ops(segments, holdings_of(segments, rank));
     const auto sum = [&](const std::vector<Op>& list) {
       double all = 0;
       for (const Op& op : list) {
-        all += seconds(kinds[rank], op);
+        all += seconds(kind, op);
       }
       return all;
     };
-    numbers.check_seconds.push_back(sum(ops.checks));
-    numbers.norm_seconds.push_back(sum(ops.norms));
-    numbers.update_seconds.push_back(sum(ops.update()));
-  }
+    numbers.check_seconds[rank] = sum(ops.checks);
+    numbers.norm_seconds[rank] = sum(ops.norms);
+    numbers.update_seconds[rank] = sum(ops.update());
+  });
 }
 
 void StagePricer::add_stages(const Plan& plan, StepNumbers& numbers) {

@@ -52,7 +52,8 @@ class StagePricer {
   /// The numbers of a plan.
   StepNumbers numbers(const Plan& plan, const std::vector<Segment>& segments);
 
-  /// The optimizer's part of them: check_seconds, norm_seconds and update_seconds.
+  /// The optimizer's part of them: check_seconds, norm_seconds and update_seconds. Where one
+  /// pipeline stands for all that are alike (see write_step), its ranks' are those of all.
   void add_optimizer(const Plan& plan, const std::vector<Segment>& segments, StepNumbers& numbers);
 
  private:
@@ -65,7 +66,11 @@ class StagePricer {
   /// Kind, sequences, tensor-parallel width and layout.
   using TableKey = std::tuple<std::string, int, int, TensorLayout>;
 
-  Program program(int sequences, Recompute recompute, const TensorParallel& parallel) const;
+  /// Sequences, tensor-parallel width and layout.
+  using ProgramKey = std::tuple<int, int, TensorLayout>;
+  using Programs = std::array<Program, 3>;  // by Recompute of every layer
+
+  const Programs& programs(int sequences, const TensorParallel& parallel);
   PhaseSeconds phase_seconds(const std::string& kind, const Program& program, Phase phase,
                              const GroupPrice& group) const;
   const Table& table(const std::string& kind, int sequences, const TensorParallel& parallel);
@@ -78,6 +83,7 @@ class StagePricer {
   ModelConfig distinct_;         // the model with only one layer of each sort
   std::vector<int> layer_sort_;  // by layer: its position there
   std::map<TableKey, Table> tables_;
+  std::map<ProgramKey, Programs> programs_;  // alike for all kinds
   // Seconds of the optimizer's ops, by kind, op and elements.
   std::map<std::tuple<std::string, std::size_t, std::int64_t>, double> ops_;
 };

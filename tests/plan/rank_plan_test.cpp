@@ -41,6 +41,21 @@ TEST(Segments, respect_the_size_of_a_bucket) {
 }
 
 // Every kind of group op in wide and narrow numbers, whose sums take other algorithms.
+// The other way: with the steps that the collectives have.
+TEST(SegmentScratch, is_what_the_algorithms_of_a_segment_need_however_many_hold_it) {
+  SegmentScratch scratch;
+  for (int ranks = 2; ranks <= 12; ++ranks) {
+    Segment segment{.elements = 1000 + ranks, .owned = even_chunks(1000 + ranks, ranks)};
+    for (int rank = 0; rank < ranks; ++rank) {
+      segment.ranks.push_back(rank);
+    }
+    const std::int64_t needed =
+        std::max(scratch_elements(gradient_algorithm(segment), segment.owned),
+                 scratch_elements(parameter_algorithm(segment), segment.owned));
+    EXPECT_EQ(scratch.bytes_of(segment), 4 * needed) << ranks;
+  }
+}
+
 TEST(GroupOps, a_workspace_holds_what_the_collective_needs_of_every_kind_and_dtype) {
   for (const GroupKind kind :
        {GroupKind::kAllReduce, GroupKind::kAllGather, GroupKind::kReduceScatter}) {
