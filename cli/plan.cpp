@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/plan_text.h"
 #include "cli/verb.h"
 #include "hethub/base/clock.h"
 #include "hethub/base/error.h"
@@ -14,12 +15,13 @@
 #include "hethub/model/config.h"
 #include "hethub/plan/plan_file.h"
 #include "hethub/search/planner_case.h"
-#include "hethub/search/reasons.h"
 #include "hethub/search/search_cache.h"
 #include "hethub/search/strategy.h"
 
 namespace hethub {
 namespace {
+
+constexpr double kSecondsADay = 86400;
 
 struct PlanArguments {
   std::string model = {};
@@ -34,14 +36,11 @@ struct PlanArguments {
   std::int64_t sequence_length = 0;
   std::size_t keep = 5;
   double time_limit_s = 15;
+  std::string objective = "tokens_per_second";
+  double tokens = 0;         // to train, for the deadline
+  double deadline_days = 0;  // 0: none
+  bool pareto = false;
   std::vector<std::string> pins = {};
-};
-
-/// Everything the verb has to say about a search.
-struct Answer {
-  SearchResult result = {};
-  UpperBound bound = {};
-  std::vector<WithoutKind> without = {};
 };
 
 int show_model(const std::string& path, bool json) {
@@ -120,7 +119,63 @@ void check_arguments(const PlanArguments& arguments) {
   need(!arguments.output.empty(), "-o");
 }
 
-[[noreturn]] void refuse_empty(const SearchResult& result) {
+// The least tokens/s that ends `--tokens` within `--deadline`; 0: none is asked for.
+double least_rate(const PlanArguments& arguments) {
+  if (arguments.deadline_days <= 0) return 0;
+  if (arguments.tokens <= 0) {
+    throw Error(ErrorCode::kUsage, {.what = "--deadline",
+                                    .found = "no --tokens",
+                                    .expected = "both, or neither",
+                                    .fix = "say how many tokens are to be trained by then"});
+  }
+  return arguments.tokens / (arguments.deadline_days * kSecondsADay);
+}
+
+SearchRequest request_of(const PlanArguments& arguments, const CostModel& costs) {
+  SearchRequest request(costs);
+  request.model = read_model(arguments.model);
+  request.model_path = arguments.model;
+  request.sequence_length = arguments.sequence_length;
+  request.global_batch = arguments.global_batch;
+  request.keep = std::max<std::size_t>(arguments.keep, 1);
+  for (const std::string& pin : arguments.pins) {
+    add_pin(request.pins, pin);
+  }
+  return request;
+}
+
+// The devices that are best by the objective; all of them unless another is asked for. `choices`
+// takes those that no other beats.
+Cluster chosen_devices(const PlanArguments& arguments, const SearchRequest& request,
+                       const Strategy& strategy, std::vector<Choice>& choices) {
+  const Cluster& cluster = request.costs.cluster();
+  const Objective objective = parse_objective(arguments.objective);
+  const double least = least_rate(arguments);
+  if (objective == Objective::kTokensPerSecond && least == 0 && !arguments.pareto) return cluster;
+  bool complete = true;
+  choices = choices_of(request, strategy, complete);
+  if (!complete) {
+    std::cerr << "hethub: plan: not every choice of devices was looked at in time; a longer "
+                 "--time-limit may find better\n";
+  }
+  const Choice* best = best_of(choices, objective, least);
+  if (best == nullptr && !choices.empty()) {
+    const Choice* fastest = best_of(choices, Objective::kTokensPerSecond, 0);
+    throw Error(ErrorCode::kInvalidPlan,
+                {.what = text("--deadline ", arguments.deadline_days, " days"),
+                 .found = text("at most ", fastest->tokens_per_second(), " tokens/s (predicted)"),
+                 .expected = text(least, " tokens/s or more"),
+                 .fix = "give it more days, fewer --tokens, or more devices"});
+  }
+  const std::map<std::string, int> devices =
+      best == nullptr ? std::map<std::string, int>{} : best->devices;
+  choices = pareto_of(std::move(choices));
+  return objective == Objective::kTokensPerSecond || devices.empty() ? cluster
+                                                                     : part_of(cluster, devices);
+}
+
+[[noreturn]] void refuse_empty(const SearchResult& result, const SearchRequest& request,
+                               const Strategy& strategy) {
   if (!result.nearest) {
     throw Error(ErrorCode::kInvalidPlan, {.what = "planner",
                                           .found = "no plan that the pins allow",
@@ -128,6 +183,7 @@ void check_arguments(const PlanArguments& arguments) {
                                           .fix = "let go of a --pin, or change --global-batch"});
   }
   const Shortage& nearest = *result.nearest;
+  const std::string change = change_that_fits(request, strategy);
   throw Error(
       ErrorCode::kInvalidPlan,
       {.what = "planner: memory",
@@ -136,105 +192,8 @@ void check_arguments(const PlanArguments& arguments) {
                 ", lacks ", bytes_text(static_cast<double>(nearest.bytes_short)), " (",
                 nearest.bytes_short, " bytes) on rank ", nearest.rank, " (", nearest.kind, ")"),
        .expected = "1",
-       .fix = "add devices, shorten --sequence-length, or take a smaller model"});
-}
-
-double gap_of(const SearchResult& result) {
-  const double best = result.best.front().prediction.step_seconds;
-  return best > 0 ? 1 - result.bound_seconds / best : 0;
-}
-
-Json json_of(const Answer& answer) {
-  const Candidate& winner = answer.result.best.front();
-  Json plans = Json::array();
-  for (const Candidate& candidate : answer.result.best) {
-    plans.push_back({{"summary", summary_of(candidate.plan)},
-                     {"step_seconds", candidate.prediction.step_seconds},
-                     {"tokens_per_second", candidate.prediction.tokens_per_second},
-                     {"bubble_fraction", candidate.prediction.bubble_fraction},
-                     {"least_free_bytes", candidate.prediction.fullest().free_bytes()},
-                     {"plan", to_json(candidate.plan)}});
-  }
-  Json bound = Json::array();
-  for (const KindAlone& kind : answer.bound.kinds) {
-    bound.push_back({{"kind", kind.kind},
-                     {"devices", kind.devices},
-                     {"sequences", kind.sequences},
-                     {"tokens_per_second", kind.tokens_per_second},
-                     {"proven", kind.proven}});
-  }
-  Json without = Json::object();
-  for (const WithoutKind& one : answer.without) {
-    without[one.kind] = one.tokens_per_second;
-  }
-  return {{"predicted", true},
-          {"binds", binding_of(winner)},
-          {"balance", balance_of(winner.prediction)},
-          {"upper_bound_tokens_per_second", answer.bound.tokens_per_second},
-          {"upper_bound_holds", answer.bound.holds_for(winner.prediction.tokens_per_second)},
-          {"kinds_alone", bound},
-          {"tokens_per_second_without", without},
-          {"complete", answer.result.complete},
-          {"gap", gap_of(answer.result)},
-          {"simulated", answer.result.simulated},
-          {"plans", plans}};
-}
-
-void print_plans(const SearchResult& result) {
-  std::printf("predicted, best first:\n");
-  for (std::size_t index = 0; index < result.best.size(); ++index) {
-    const Candidate& one = result.best[index];
-    std::printf(
-        "%2zu. %.6g s a step, %.6g tokens/s, bubble %.1f %%, least free memory %s\n    %s\n",
-        index + 1, one.prediction.step_seconds, one.prediction.tokens_per_second,
-        100 * one.prediction.bubble_fraction,
-        bytes_text(static_cast<double>(one.prediction.fullest().free_bytes())).c_str(),
-        summary_of(one.plan).c_str());
-    if (index > 0) std::printf("    %s\n", loss_of(one, result.best.front()).c_str());
-  }
-}
-
-const char* note_of(const KindAlone& kind) {
-  if (!kind.proven) return " or more (its search proved no limit)";
-  return kind.tokens_per_second > 0 ? "" : " (no plan of it alone fits)";
-}
-
-void print_reasons(const Answer& answer) {
-  const Candidate& winner = answer.result.best.front();
-  const double rate = winner.prediction.tokens_per_second;
-  std::printf("\nwhy the first (predicted):\n");
-  std::printf("  bound by %s\n", binding_of(winner).c_str());
-  std::printf("  balance: the least busy rank computes %.0f %% as long as the busiest\n",
-              100 * balance_of(winner.prediction));
-  if (answer.bound.kinds.size() > 1 && answer.bound.tokens_per_second > 0) {
-    if (answer.bound.holds_for(rate)) {
-      std::printf("  %.1f %% of the upper bound, the sum of the kinds alone (%.6g tokens/s):\n",
-                  100 * rate / answer.bound.tokens_per_second, answer.bound.tokens_per_second);
-    } else {
-      std::printf(
-          "  the kinds alone reach %.6g tokens/s or more; their searches found too little to\n"
-          "  be an upper bound (a longer --time-limit may find more):\n",
-          answer.bound.tokens_per_second);
-    }
-    for (const KindAlone& kind : answer.bound.kinds) {
-      std::printf("    %-12s %d device%s, %lld of the sequences: %.6g tokens/s%s\n",
-                  kind.kind.c_str(), kind.devices, kind.devices == 1 ? "" : "s",
-                  static_cast<long long>(kind.sequences), kind.tokens_per_second, note_of(kind));
-    }
-  }
-  for (const WithoutKind& one : answer.without) {
-    if (one.tokens_per_second > 0) {
-      std::printf("  without %s: %+.1f %%%s\n", one.kind.c_str(),
-                  100 * (one.tokens_per_second / rate - 1),
-                  one.proven ? "" : " or better (its search proved no limit)");
-    } else {
-      std::printf("  without %s: no plan fits\n", one.kind.c_str());
-    }
-  }
-  if (!answer.result.complete) {
-    std::printf("  the search did not prove it best: a better plan may be up to %.1f %% faster\n",
-                100 * gap_of(answer.result));
-  }
+       .fix = change.empty() ? "add devices, shorten --sequence-length, or take a smaller model"
+                             : text("a plan fits with ", change)});
 }
 
 int run_plan(const PlanArguments& arguments, bool json) {
@@ -242,38 +201,34 @@ int run_plan(const PlanArguments& arguments, bool json) {
   if (!arguments.planner_case.empty()) return plan_case(arguments, json);
   check_arguments(arguments);
   const std::unique_ptr<Strategy> strategy = make_strategy(arguments.strategy);
-  const CostModel costs(read_cluster(arguments.cluster),
-                        arguments.costs.empty() ? Costs{} : read_costs(arguments.costs));
-  SearchRequest request(costs);
-  request.model = read_model(arguments.model);
-  request.model_path = arguments.model;
-  request.sequence_length = arguments.sequence_length;
-  request.global_batch = arguments.global_batch;
-  request.keep = std::max<std::size_t>(arguments.keep, 1);
-  request.time_limit_s = arguments.time_limit_s;
-  for (const std::string& pin : arguments.pins) {
-    add_pin(request.pins, pin);
-  }
+  const CostModel all(read_cluster(arguments.cluster),
+                      arguments.costs.empty() ? Costs{} : read_costs(arguments.costs));
+  // The limit is for the whole run: the searches that only explain the first take their part.
+  SearchRequest whole = request_of(arguments, all);
+  whole.quick = true;
+  whole.time_limit_s = 0.3 * arguments.time_limit_s;
+  PlanAnswer answer;
+  const CostModel costs(chosen_devices(arguments, whole, *strategy, answer.choices), all.costs());
+  SearchRequest request = request_on(costs, whole);
   SearchCache cache(request.model, costs, request.sequence_length);
   request.cache = &cache;
-  // The limit is for the whole run: the searches that only explain the first take their part.
-  request.time_limit_s = 0.6 * arguments.time_limit_s;
-  Answer answer{.result = strategy->find(request)};
-  if (answer.result.best.empty()) refuse_empty(answer.result);
-  request.time_limit_s = 0.2 * arguments.time_limit_s;
+  request.quick = false;
+  request.time_limit_s = 0.4 * arguments.time_limit_s;
+  answer.result = strategy->find(request);
   request.quick = true;
-  answer.bound = upper_bound_of(request, *strategy);
+  request.time_limit_s = 0.1 * arguments.time_limit_s;
   answer.without = without_each_kind(request, *strategy);
+  take_faster(answer.result, answer.without, request);
+  if (answer.result.best.empty()) refuse_empty(answer.result, request, *strategy);
+  answer.bound = upper_bound_of(request, *strategy);
+  answer.changes = effects_of_changes(request, *strategy, answer.result.best.front().plan);
+  answer.emulated = emulated_in(costs.costs());
   write_file(arguments.output, to_json(answer.result.best.front().plan).dump(1) + "\n");
   if (json) {
     std::cout << json_of(answer).dump() << '\n';
     return 0;
   }
-  print_plans(answer.result);
-  for (const std::string& kind : emulated_in(costs.costs())) {
-    std::printf("emulated: the costs of %s are those of an emulated device\n", kind.c_str());
-  }
-  print_reasons(answer);
+  print_answer(answer);
   std::printf("\nthe first is in %s\n", arguments.output.c_str());
   return 0;
 }
@@ -297,6 +252,14 @@ void add_plan(CLI::App& app, VerbCall& call) {
                      "stageN.kind=K, stageN.layers=N");
   command.add_option("--time-limit", arguments->time_limit_s, "seconds")->capture_default_str();
   command.add_option("--strategy", arguments->strategy, "exact")->capture_default_str();
+  command.add_option("--objective", arguments->objective)
+      ->description("tokens_per_second, usd_per_token, joules_per_token or devices (fewest)")
+      ->capture_default_str();
+  command.add_option("--tokens", arguments->tokens, "tokens to train, for --deadline");
+  command.add_option("--deadline", arguments->deadline_days, "days; slower plans are left out")
+      ->check(CLI::PositiveNumber);
+  command.add_flag("--pareto", arguments->pareto)
+      ->description("list the choices of devices that no other beats");
   command.add_option("--show-model", arguments->show_model, "say what a config.json describes");
   command.add_option("--case", arguments->planner_case,
                      "plan a case that brings its own cost model instead");

@@ -125,6 +125,30 @@ std::vector<RankPlace> rank_places(const Cluster& cluster) {
   return ranks;
 }
 
+Cluster part_of(const Cluster& cluster, std::map<std::string, int> devices) {
+  Cluster part{.kinds = cluster.kinds, .nodes = {}, .links = cluster.links};
+  for (const Node& like : cluster.nodes) {
+    for (int copy = 0; copy < like.count; ++copy) {
+      Node node{.name = like.name};
+      for (const DeviceGroup& group : like.devices) {
+        int& left = devices[group.kind];
+        const int taken = std::min(left, group.count);
+        left -= taken;
+        if (taken > 0) node.devices.push_back({.kind = group.kind, .count = taken});
+      }
+      if (node.devices.empty()) continue;
+      const bool same = !part.nodes.empty() && part.nodes.back().name == node.name &&
+                        part.nodes.back().devices == node.devices;
+      if (same) {
+        ++part.nodes.back().count;
+      } else {
+        part.nodes.push_back(std::move(node));
+      }
+    }
+  }
+  return part;
+}
+
 const Kind& kind_named(const Cluster& cluster, std::string_view name) {
   const auto found = std::find_if(cluster.kinds.begin(), cluster.kinds.end(),
                                   [&](const Kind& kind) { return kind.name == name; });

@@ -108,6 +108,10 @@ struct Cluster {
 /// there is none.
 std::vector<RankPlace> rank_places(const Cluster& cluster);
 
+/// The first so many devices of each kind, in listing order; what has none left is gone, kinds and
+/// links apart. A plan's n-th device of a kind is the same in both.
+Cluster part_of(const Cluster& cluster, std::map<std::string, int> devices);
+
 /// The kind of that name. Throws kInvalidConfig, listing the kinds there are.
 const Kind& kind_named(const Cluster& cluster, std::string_view name);
 

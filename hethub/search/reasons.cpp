@@ -21,12 +21,14 @@ std::map<std::string, int> devices_by_kind(const SearchRequest& request) {
 struct Rate {
   double tokens_per_second = 0;
   bool proven = true;
+  Plan plan = {};
 };
 
 Rate best_rate(const SearchRequest& request, const Strategy& strategy) {
-  const SearchResult result = strategy.find(request);
+  SearchResult result = strategy.find(request);
   if (result.best.empty()) return {.proven = result.complete};
-  return {result.best.front().prediction.tokens_per_second, result.complete};
+  Candidate& best = result.best.front();
+  return {best.prediction.tokens_per_second, result.complete, std::move(best.plan)};
 }
 
 // Shares in proportion to the rates, by largest remainder; every kind that works gets one at least.
@@ -138,13 +140,26 @@ std::vector<WithoutKind> without_each_kind(const SearchRequest& request, const S
       if (other != kind) rest.pins.kinds.insert(other);
     }
     try {
-      const Rate rate = best_rate(rest, strategy);
-      all.push_back({kind, rate.tokens_per_second, rate.proven});
+      Rate rate = best_rate(rest, strategy);
+      all.push_back({kind, rate.tokens_per_second, rate.proven, std::move(rate.plan)});
     } catch (const Error&) {
       all.push_back({kind, 0});  // the pins ask for what is left out
     }
   }
   return all;
+}
+
+void take_faster(SearchResult& result, const std::vector<WithoutKind>& without,
+                 const SearchRequest& request) {
+  for (const WithoutKind& one : without) {
+    const double best = result.best.empty() ? 0 : result.best.front().prediction.tokens_per_second;
+    if (one.tokens_per_second <= best) continue;
+    Candidate faster{.plan = one.plan,
+                     .prediction = predict(one.plan, request.model, request.costs)};
+    faster.plan.predicted_step_seconds = faster.prediction.step_seconds;
+    result.best.insert(result.best.begin(), std::move(faster));
+    if (result.best.size() > request.keep) result.best.pop_back();
+  }
 }
 
 std::string summary_of(const Plan& plan) {

@@ -36,8 +36,14 @@ struct WithoutKind {
   std::string kind = {};
   double tokens_per_second = 0;  ///< of the best plan; 0 if none fits
   bool proven = true;            ///< false: the search proved no limit, so it may be more
+  Plan plan = {};                ///< that plan, in the numbers of the whole cluster's devices
 };
 std::vector<WithoutKind> without_each_kind(const SearchRequest& request, const Strategy& strategy);
+
+/// Puts a plan of fewer kinds first that is faster than all the search found: more devices give it
+/// more to look at, and time or bounds may have left that plan out.
+void take_faster(SearchResult& result, const std::vector<WithoutKind>& without,
+                 const SearchRequest& request);
 
 /// "1f1b; 16 x 2: a[0-8] b[8-12] | 3 of 8 x 1: 2*a/tp2[0-12]": pipelines with their micro-batches
 /// and stages; 3 alike pipelines, and 2 alike stages that share out layers 0 to 12.

@@ -85,6 +85,21 @@ class ExactStrategy : public Strategy {
 
 }  // namespace
 
+SearchRequest request_on(const CostModel& costs, const SearchRequest& like) {
+  SearchRequest request(costs);
+  request.model = like.model;
+  request.model_path = like.model_path;
+  request.sequence_length = like.sequence_length;
+  request.global_batch = like.global_batch;
+  request.micro_batch_sizes = like.micro_batch_sizes;
+  request.schedules = like.schedules;
+  request.keep = like.keep;
+  request.time_limit_s = like.time_limit_s;
+  request.pins = like.pins;
+  request.quick = like.quick;
+  return request;
+}
+
 std::unique_ptr<Strategy> make_strategy(std::string_view name) {
   if (name != "exact") {
     throw Error(ErrorCode::kUsage, {.what = "planner's strategy",

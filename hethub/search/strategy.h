@@ -62,6 +62,9 @@ struct SearchRequest {
   }
 };
 
+/// The same request on another cluster, without a cache. Refers to `costs`.
+SearchRequest request_on(const CostModel& costs, const SearchRequest& like);
+
 struct Candidate {
   Plan plan = {};
   Prediction prediction = {};

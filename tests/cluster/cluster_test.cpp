@@ -101,5 +101,18 @@ TEST(Cluster, a_cluster_without_devices_has_no_ranks) {
   EXPECT_THROW(kind_named(Cluster{}, "a"), Error);
 }
 
+TEST(Cluster, a_part_has_the_first_devices_of_each_kind) {
+  const Cluster whole{.kinds = {{.name = "a"}, {.name = "b"}},
+                      .nodes = {{.name = "n", .count = 3, .devices = {{"a", 2}, {"b", 1}}},
+                                {.name = "m", .devices = {{"b", 4}}}}};
+  const Cluster part = part_of(whole, {{"a", 3}, {"b", 4}});
+  EXPECT_EQ(part.nodes, (std::vector<Node>{{"n", 1, {{"a", 2}, {"b", 1}}},
+                                           {"n", 1, {{"a", 1}, {"b", 1}}},
+                                           {"n", 1, {{"b", 1}}},
+                                           {"m", 1, {{"b", 1}}}}));
+  EXPECT_EQ(part_of(whole, {{"a", 6}, {"b", 7}}).nodes, whole.nodes);
+  EXPECT_TRUE(part_of(whole, {}).nodes.empty());
+}
+
 }  // namespace
 }  // namespace hethub
