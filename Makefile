@@ -6,7 +6,7 @@ JOBS := $(shell memory=$$(awk '/^MemTotal/ {print int($$2 / 2097152)}' /proc/mem
                 [ $$cores -lt 1 ] && cores=1; echo $$cores)
 BENCHES := $(notdir $(shell find benchmarks -maxdepth 1 -type f -executable 2>/dev/null | sort))
 
-.PHONY: help build demo test bench check check-layout asan tsan packages check-packages
+.PHONY: help build demo test bench check check-layout asan tsan fuzz packages check-packages
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo 'make check       layout, includes, lengths and clang-tidy (make check TIDY=changed for a short one)'
 	@echo 'make asan        the unit tests with address and undefined-behaviour checks'
 	@echo 'make tsan        the tests of what runs on several threads, with data-race checks'
+	@echo 'make fuzz        what reads bytes from peers, fed with random ones for some seconds'
 
 packages:
 	@tools/install_packages build
@@ -60,3 +61,9 @@ check-layout: check-packages
 asan tsan: %: configure-%
 	@cmake --build --preset $@ --parallel $(JOBS) --target $(if $(ONLY),$(addsuffix _test,$(ONLY)),$@_tests)
 	@ctest --preset $@ --parallel $(JOBS) $(if $(ONLY),-R '^($(subst $(eval ) ,|,$(strip $(ONLY))))$$')
+
+fuzz:
+	@tools/install_packages build fuzz
+	@$(MAKE) --no-print-directory configure-fuzz
+	@cmake --build --preset fuzz --parallel $(JOBS)
+	@ctest --preset fuzz

@@ -2,21 +2,25 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 namespace hethub {
 
-Connection::Connection(std::unique_ptr<Wire> wire, MessageTable& table)
+Connection::Connection(std::unique_ptr<Wire> wire, MessageTable& table, int peer)
     : wire_(std::move(wire)),
       table_(table),
+      peer_(peer),
       posted_(table.all()),
       pulls_(table.all()),
       arrivals_(kStored),
-      store_(static_cast<std::size_t>(kStored * kEagerBytes)),
-      control_(2 * table.all().size() + kStored),
+      store_(std::make_unique_for_overwrite<std::byte[]>(kStored * kEagerBytes)),
+      control_size_(2 * table.all().size() + kStored),
+      control_(std::make_unique_for_overwrite<std::byte[]>(control_size_ * sizeof(Frame))),
       outgoing_(table.all()),
       parts_(table.all()),
-      spare_(static_cast<std::size_t>(kPartBytes)) {
+      spare_(std::make_unique_for_overwrite<std::byte[]>(kPartBytes)) {
+  static_assert(std::is_trivially_copyable_v<Frame>);
   arrival_order_.reserve(arrivals_.size());
   free_arrivals_.reserve(arrivals_.size());
   for (int arrival = kStored - 1; arrival >= 0; --arrival) {
@@ -81,8 +85,8 @@ void Connection::cancel(int index) {
   }
   if (out_.active && out_.message == index) {
     // The frame promised these bytes. What is left of a small message is sent from a copy.
-    std::copy_n(out_.from, out_.left, spare_.data());
-    out_.from = spare_.data();
+    std::copy_n(out_.from, out_.left, spare_.get());
+    out_.from = spare_.get();
     out_.message = -1;
     if (out_.frame.kind == FrameKind::kPart) {
       push_control({.kind = FrameKind::kGone, .id = out_.frame.id});
@@ -148,11 +152,12 @@ bool Connection::agrees(const Message& wanted, const Frame& frame) {
 }
 
 void Connection::push_control(Frame frame) {
-  if (control_count_ == control_.size()) {
+  if (control_count_ == control_size_) {
     fail(ConnectionProblem::kMalformed, "more replies asked for than messages exist");
     return;
   }
-  control_[(control_begin_ + control_count_) % control_.size()] = frame;
+  if (control_count_ == 0) control_begin_ = 0;  // few of its pages are ever touched
+  *control_frame((control_begin_ + control_count_) % control_size_) = frame;
   ++control_count_;
 }
 
@@ -180,7 +185,7 @@ bool Connection::read_frames() {
 
 bool Connection::read_payload() {
   while (in_.left > 0) {
-    std::byte* to = in_.to != nullptr ? in_.to : spare_.data() + kPartBytes / 2;
+    std::byte* to = in_.to != nullptr ? in_.to : spare_.get() + kPartBytes / 2;
     const std::int64_t most = in_.to != nullptr ? in_.left : std::min(in_.left, kPartBytes / 2);
     const auto got = static_cast<std::int64_t>(wire_->read({to, static_cast<std::size_t>(most)}));
     if (got == 0) return false;
@@ -278,37 +283,40 @@ void Connection::begin_offer(const Frame& frame) {
   take_offer(index, frame);
 }
 
+Message* Connection::find(std::uint64_t id) {
+  Message* found = table_.find(Handle::of(id));
+  return found != nullptr && found->peer == peer_ ? found : nullptr;
+}
+
 void Connection::begin_clear(const Frame& frame) {
-  const Handle handle = Handle::of(frame.id);
-  Message* offered = table_.find(handle);
+  Message* offered = find(frame.id);
   if (offered == nullptr || !offered->sends || offered->state != MessageState::kOffered) {
     push_control({.kind = FrameKind::kGone, .id = frame.match});
     return;
   }
   offered->partner = frame.match;
   offered->state = MessageState::kSending;
-  parts_.push(static_cast<int>(handle.index));
+  parts_.push(static_cast<int>(Handle::of(frame.id).index));
 }
 
 void Connection::begin_part(const Frame& frame) {
-  const Handle handle = Handle::of(frame.id);
-  Message* wanted = table_.find(handle);
+  const Message* wanted = find(frame.id);
   if (frame.bytes > static_cast<std::uint64_t>(kPartBytes)) {
     fail(ConnectionProblem::kMalformed, "a part above the limit for parts");
     return;
   }
   in_.left = static_cast<std::int64_t>(frame.bytes);
   if (wanted == nullptr || wanted->state != MessageState::kReceiving) return;  // it was cancelled
-  if (in_.left > wanted->bytes - wanted->done) {
+  if (!wanted->takes_parts || in_.left > wanted->bytes - wanted->done) {
     fail(ConnectionProblem::kMalformed, "more bytes than were offered");
     return;
   }
-  in_.message = static_cast<int>(handle.index);
+  in_.message = static_cast<int>(Handle::of(frame.id).index);
   in_.to = wanted->data + wanted->done;
 }
 
 void Connection::begin_gone(const Frame& frame) {
-  const Message* wanted = table_.find(Handle::of(frame.id));
+  const Message* wanted = find(frame.id);
   if (wanted != nullptr && wanted->state == MessageState::kReceiving) {
     fail(ConnectionProblem::kGivenUp, "the sender cancelled it");
   }

@@ -71,7 +71,9 @@ class Connection {
   static constexpr int kStored = 128;
   static constexpr int kCreditStep = 32;
 
-  Connection(std::unique_ptr<Wire> wire, MessageTable& table);
+  /// `peer` is the rank that the wire leads to: the messages that are its business say so. Most of
+  /// the memory is not touched, and so not there, before the peer sends what nobody has asked for.
+  Connection(std::unique_ptr<Wire> wire, MessageTable& table, int peer);
 
   void start_send(int index);
   void start_recv(int index);
@@ -128,11 +130,14 @@ class Connection {
     int message = -1;
   };
 
+  // The message of a peer's id, if it is one between this rank and that peer.
+  Message* find(std::uint64_t id);
   Message& message(int index) { return table_.all()[static_cast<std::size_t>(index)]; }
-  std::byte* store_of(int arrival) { return store_.data() + arrival * kEagerBytes; }
+  std::byte* store_of(int arrival) { return store_.get() + arrival * kEagerBytes; }
   void finish(int index);
   void fail(ConnectionProblem problem, std::string detail);
   bool agrees(const Message& wanted, const Frame& frame);
+  Frame* control_frame(std::size_t at) { return reinterpret_cast<Frame*>(control_.get()) + at; }
   void push_control(Frame frame);
 
   bool read_frames();
@@ -145,6 +150,7 @@ class Connection {
   void begin_gone(const Frame& frame);
   void begin_pulled(const Frame& frame);
   void take_offer(int index, const Frame& frame);
+  void ask_for_parts(int index);
   void pull();
   void end_payload();
   int keep(const Frame& frame);
@@ -158,25 +164,27 @@ class Connection {
 
   std::unique_ptr<Wire> wire_;
   MessageTable& table_;
+  int peer_;
 
   MessageQueue posted_;
   MessageQueue pulls_;
   std::vector<Arrival> arrivals_;
-  std::vector<std::byte> store_;
+  std::unique_ptr<std::byte[]> store_;
   std::vector<int> arrival_order_;
   std::vector<int> free_arrivals_;
   Incoming in_ = {};
 
   int credit_ = kStored;  // messages that the peer has room for
   int owed_ = 0;          // messages taken, of which the peer has not heard
-  std::vector<Frame> control_;
+  std::size_t control_size_ = 0;
+  std::unique_ptr<std::byte[]> control_;  // a ring of so many frames to write
   std::size_t control_begin_ = 0;
   std::size_t control_count_ = 0;
   MessageQueue outgoing_;
   MessageQueue parts_;
   Outgoing out_ = {};
-  std::vector<std::byte> spare_;  // the rest of a cancelled send; what is thrown away
-  std::string abort_text_ = {};   // to send
+  std::unique_ptr<std::byte[]> spare_;  // the rest of a cancelled send; what is thrown away
+  std::string abort_text_ = {};         // to send
   bool abort_pending_ = false;
   std::string told_ = {};  // arriving
 

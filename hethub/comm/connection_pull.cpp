@@ -13,9 +13,15 @@ void Connection::take_offer(int index, const Frame& frame) {
   if (frame.memory.data != 0 && wire_->can_pull()) {
     pulls_.push(index);
   } else {
-    push_control(
-        {.kind = FrameKind::kClear, .match = table_.handle_of(index).id(), .id = frame.id});
+    ask_for_parts(index);
   }
+}
+
+void Connection::ask_for_parts(int index) {
+  message(index).takes_parts = true;
+  push_control({.kind = FrameKind::kClear,
+                .match = table_.handle_of(index).id(),
+                .id = message(index).partner});
 }
 
 // Copies the next piece of the message that has waited longest.
@@ -28,8 +34,7 @@ void Connection::pull() {
   from.data += static_cast<std::uint64_t>(wanted.done);
   if (!wire_->pull(from, {wanted.data + wanted.done, static_cast<std::size_t>(bytes)}, stamp)) {
     wanted.done = 0;
-    push_control(
-        {.kind = FrameKind::kClear, .match = table_.handle_of(index).id(), .id = wanted.partner});
+    ask_for_parts(index);
   } else if (stamp != wanted.partner) {
     fail(ConnectionProblem::kGivenUp, "the sender cancelled it");
   } else {
@@ -45,10 +50,9 @@ void Connection::pull() {
 }
 
 void Connection::begin_pulled(const Frame& frame) {
-  const Handle handle = Handle::of(frame.id);
-  const Message* offered = table_.find(handle);
+  const Message* offered = find(frame.id);
   if (offered == nullptr || !offered->sends || offered->state != MessageState::kOffered) return;
-  finish(static_cast<int>(handle.index));
+  finish(static_cast<int>(Handle::of(frame.id).index));
 }
 
 }  // namespace hethub

@@ -34,8 +34,8 @@ bool Connection::next_frame() {
     out_.size = static_cast<std::int64_t>(abort_text_.size());
     out_.frame.bytes = static_cast<std::uint64_t>(out_.size);
   } else if (control_count_ > 0) {
-    out_.frame = control_[control_begin_];
-    control_begin_ = (control_begin_ + 1) % control_.size();
+    out_.frame = *control_frame(control_begin_);
+    control_begin_ = (control_begin_ + 1) % control_size_;
     --control_count_;
   } else if (!outgoing_.empty() && credit_ > 0) {
     --credit_;

@@ -1,8 +1,10 @@
 #include "hethub/comm/control.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include <sys/epoll.h>
@@ -241,8 +243,8 @@ void Control::lose(int rank, const std::string& why) {
 void Control::read(int rank) {
   Link& link = links_[static_cast<std::size_t>(rank)];
   while (!link.gone) {
-    const ssize_t got = ::recv(link.socket.get(), link.in.data() + link.got,
-                               link.in.size() - link.got, MSG_DONTWAIT);
+    const std::span<std::byte> room = link.in.room();
+    const ssize_t got = ::recv(link.socket.get(), room.data(), room.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) {
       // A peer that ends with heartbeats unread resets its connection: to us that is one event.
@@ -250,7 +252,7 @@ void Control::read(int rank) {
       lose(rank, closed ? "connection closed" : std::strerror(errno));
       return;
     }
-    link.got += static_cast<std::size_t>(got);
+    link.in.add(static_cast<std::size_t>(got));
     link.heard = Clock::now();
     if (link.suspect) set_suspect(rank, 0);
     if (!take_frames(rank)) {
@@ -262,20 +264,14 @@ void Control::read(int rank) {
 
 // Whether all is well-formed.
 bool Control::take_frames(int rank) {
-  Link& link = links_[static_cast<std::size_t>(rank)];
-  std::size_t at = 0;
-  while (link.got - at >= sizeof(ControlFrame)) {
-    ControlFrame frame;
-    std::memcpy(&frame, link.in.data() + at, sizeof frame);
-    if (frame.magic != ControlFrame{}.magic || frame.bytes > kMostText) return false;
-    if (link.got - at < sizeof frame + frame.bytes) break;
-    at += sizeof frame;
-    take(rank, frame, {reinterpret_cast<const char*>(link.in.data() + at), frame.bytes});
-    at += frame.bytes;
+  ControlFrame frame;
+  std::string text;
+  ControlInbox::Found found = ControlInbox::Found::kFrame;
+  while (found == ControlInbox::Found::kFrame) {
+    found = links_[static_cast<std::size_t>(rank)].in.next(frame, text);
+    if (found == ControlInbox::Found::kFrame) take(rank, frame, text);
   }
-  std::memmove(link.in.data(), link.in.data() + at, link.got - at);
-  link.got -= at;
-  return true;
+  return found == ControlInbox::Found::kNothing;
 }
 
 void Control::take(int rank, const ControlFrame& frame, const std::string& text) {
@@ -327,7 +323,7 @@ void Control::say(int rank, ControlFrame frame, const std::string& text) {
   constexpr std::size_t kMostWaiting = 64 * 1024;
   Link& link = links_[static_cast<std::size_t>(rank)];
   if (!link.socket.valid() || link.gone || link.out.size() > kMostWaiting) return;
-  frame.bytes = static_cast<std::uint32_t>(std::min(text.size(), kMostText));
+  frame.bytes = static_cast<std::uint32_t>(std::min(text.size(), ControlInbox::kMostText));
   link.out.append(reinterpret_cast<const char*>(&frame), sizeof frame);
   link.out.append(text, 0, frame.bytes);
   flush(rank);

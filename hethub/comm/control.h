@@ -1,8 +1,6 @@
 #pragma once
 
-#include <array>
 #include <condition_variable>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -14,6 +12,7 @@
 #include "hethub/base/deadline.h"
 #include "hethub/base/descriptor.h"
 #include "hethub/base/error.h"
+#include "hethub/comm/control_inbox.h"
 
 namespace hethub {
 
@@ -27,25 +26,6 @@ struct ControlOptions {
   std::function<void(const std::string& sentence)> on_notice = {};
 };
 
-enum class ControlKind : std::uint32_t {
-  kHeartbeat = 1,
-  kSuspect,  ///< rank 0 to all: `rank` has been silent for `number` ms; 0: it is heard again
-  kReport,   ///< to rank 0: what this rank takes for the failure
-  kVerdict,  ///< rank 0 to all: what the job's failure is
-  kArrive,   ///< to rank 0: has come to barrier `number`
-  kRelease,  ///< rank 0 to all: all have
-  kGoodbye,
-};
-
-/// What is said on a control connection; `bytes` of text follow.
-struct ControlFrame {
-  std::uint32_t magic = 0x43485448;  // "HTHC"
-  ControlKind kind = ControlKind::kHeartbeat;
-  std::int32_t rank = -1;
-  std::uint32_t bytes = 0;
-  std::uint64_t number = 0;
-};
-
 /// The control connections of a job, a star around rank 0, apart from the data: signs of life, the
 /// one verdict on what the first failure was, and a barrier that needs no other connection.
 ///
@@ -56,8 +36,6 @@ struct ControlFrame {
 /// Threads: any; it has one of its own, which sleeps but for the signs of life.
 class Control {
  public:
-  static constexpr std::size_t kMostText = 2048;
-
   /// `links[rank]` leads to that rank: from rank 0 to all others, from them to rank 0.
   Control(ControlOptions options, std::vector<Descriptor> links);
 
@@ -92,8 +70,7 @@ class Control {
     bool gone = false;  // the connection has ended without one
     std::uint64_t arrived = 0;
     std::string out = {};
-    std::array<std::byte, sizeof(ControlFrame) + kMostText> in = {};
-    std::size_t got = 0;
+    ControlInbox in = {};
   };
   using Lock = std::unique_lock<std::mutex>;
 

@@ -15,6 +15,14 @@ std::string error_text(const Error& error) {
   return all;
 }
 
+std::string printable(std::string text) {
+  for (char& letter : text) {
+    const auto code = static_cast<unsigned char>(letter);
+    if ((code < 0x20 && letter != '\n') || code == 0x7f) letter = '?';
+  }
+  return text;
+}
+
 Error error_from(const std::string& all) {
   std::array<std::string, 4> parts = {};
   std::size_t part = 0;
@@ -28,7 +36,10 @@ Error error_from(const std::string& all) {
   const auto known = static_cast<unsigned>(ErrorCode::kInternal);
   const unsigned code = all.empty() ? known : static_cast<unsigned char>(all[0]);
   return {code <= known ? static_cast<ErrorCode>(code) : ErrorCode::kInternal,
-          {.what = parts[0], .found = parts[1], .expected = parts[2], .fix = parts[3]}};
+          {.what = printable(parts[0]),
+           .found = printable(parts[1]),
+           .expected = printable(parts[2]),
+           .fix = printable(parts[3])}};
 }
 
 }  // namespace hethub

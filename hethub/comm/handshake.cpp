@@ -4,64 +4,24 @@
 #include <cstring>
 #include <list>
 #include <span>
-#include <type_traits>
 #include <vector>
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
 #include "hethub/base/error.h"
+#include "hethub/comm/greeting.h"
 #include "hethub/comm/tcp/socket.h"
 
 namespace hethub {
 namespace {
 
-using Digest = std::array<std::byte, 32>;
-using Magic = std::array<char, 8>;
-constexpr Magic kMagic = {'H', 'E', 'T', 'H', 'U', 'B', '\r', '\n'};
-constexpr std::uint32_t kByteOrder = 0x01020304;
 constexpr double kUndecidedSeconds = 5;
 constexpr std::size_t kMostUndecided = 1024;
-
-// The three things said, in this order. Their sizes never change with the version.
-struct Challenge {
-  Magic magic = kMagic;
-  std::uint32_t version = 0;
-  std::uint32_t byte_order = kByteOrder;
-  Digest nonce = {};
-};
-
-struct Hello {
-  Magic magic = kMagic;
-  std::uint32_t version = 0;
-  std::uint32_t byte_order = kByteOrder;
-  Digest nonce = {};
-  Introduction introduction = {};
-  Digest proof = {};  // of everything before it, and of the challenge
-};
-
-enum class Verdict : std::uint32_t { kWelcome, kWrongSecret, kWrongVersion, kWrongPlan, kRefused };
-
-struct Answer {
-  Magic magic = kMagic;
-  Verdict verdict = Verdict::kWelcome;
-  std::uint32_t version = 0;
-  std::array<char, 496> why = {};
-  Digest proof = {};  // of everything before it, and of the hello
-};
-static_assert(std::is_trivially_copyable_v<Hello> && std::is_trivially_copyable_v<Answer>);
 
 template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
-}
-
-template <typename T>
-std::span<const std::byte> without_proof(const T& message) {
-  return bytes_of(message).first(sizeof(T) - sizeof(Digest));
 }
 
 Digest random_digest() {
@@ -73,36 +33,6 @@ Digest random_digest() {
                                        .fix = "see whether getrandom is allowed here"});
   }
   return digest;
-}
-
-// Proofs of the two sides start with different words, so that neither can be sent back as the
-// other.
-Digest proof_of(const std::string& secret, std::string_view side, std::span<const std::byte> asked,
-                std::span<const std::byte> said) {
-  std::vector<std::byte> message;
-  const auto word = std::as_bytes(std::span(side));
-  message.insert(message.end(), word.begin(), word.end());
-  message.insert(message.end(), asked.begin(), asked.end());
-  message.insert(message.end(), said.begin(), said.end());
-  Digest digest = {};
-  unsigned size = 0;
-  ::HMAC(::EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-         reinterpret_cast<const unsigned char*>(message.data()), message.size(),
-         reinterpret_cast<unsigned char*>(digest.data()), &size);
-  return digest;
-}
-
-bool equal(const Digest& a, const Digest& b) {
-  return ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
-Digest proof_of_hello(const Credentials& credentials, const Challenge& challenge,
-                      const Hello& hello) {
-  return proof_of(credentials.secret, "hello", bytes_of(challenge), without_proof(hello));
-}
-
-Digest proof_of_answer(const Credentials& credentials, const Hello& hello, const Answer& answer) {
-  return proof_of(credentials.secret, "answer", bytes_of(hello), without_proof(answer));
 }
 
 // A connection that has not shown yet that it knows the secret.
@@ -145,8 +75,7 @@ class Answering {
   }
 
   void take_new() {
-    for (Descriptor socket = accept_from(listener_); socket.valid();
-         socket = accept_from(listener_)) {
+    for (Descriptor socket = accept_next(); socket.valid(); socket = accept_next()) {
       Undecided one{.socket = std::move(socket), .deadline = after_seconds(kUndecidedSeconds)};
       one.from = peer_address(one.socket.get()).host;
       one.challenge = {.version = credentials_.version, .nonce = random_digest()};
@@ -158,6 +87,16 @@ class Answering {
       if (undecided_.size() == kMostUndecided) undecided_.pop_front();
       undecided_.push_back(std::move(one));
     }
+  }
+
+  // Strangers must not hold all the descriptors that this process may have.
+  Descriptor accept_next() {
+    Descriptor socket = accept_from(listener_);
+    while (!socket.valid() && (errno == EMFILE || errno == ENFILE) && !undecided_.empty()) {
+      undecided_.pop_front();
+      socket = accept_from(listener_);
+    }
+    return socket;
   }
 
   // True if the connection is met or refused, and need not be kept here.
@@ -181,43 +120,29 @@ class Answering {
 
   bool judge(Undecided& one) {
     const Introduction& said = one.hello.introduction;
-    if (one.hello.version != credentials_.version || one.hello.byte_order != kByteOrder) {
-      return answer(
-          one, Verdict::kWrongVersion,
-          text("protocol version ", credentials_.version, " here, ", one.hello.version, " there"));
+    Judgement judged = hethub::judge(credentials_, mine_, first_, one.challenge, one.hello);
+    if (judged.verdict == Verdict::kWelcome && met_.count(said.rank) > 0) {
+      judged = {Verdict::kRefused, text("rank ", said.rank, " has come before")};
     }
-    if (!equal(one.hello.proof, proof_of_hello(credentials_, one.challenge, one.hello))) {
-      return answer(one, Verdict::kWrongSecret, "it does not know the secret");
-    }
-    if (said.world_size != mine_.world_size ||
-        text_in(said.plan_hash) != text_in(mine_.plan_hash)) {
-      const std::string why =
-          text("rank ", said.rank, " (host ", text_in(said.host), ") has plan '",
-               text_in(said.plan_hash), "' of ", said.world_size, " ranks, rank ", mine_.rank,
-               " has plan '", text_in(mine_.plan_hash), "' of ", mine_.world_size, " ranks");
-      answer(one, Verdict::kWrongPlan, why);
+    answer(one, judged.verdict, judged.why);
+    if (judged.verdict == Verdict::kWrongPlan) {
       throw Error(ErrorCode::kInvalidPlan, {.what = "ranks of one job",
-                                            .found = why,
+                                            .found = judged.why,
                                             .expected = "the same plan on all",
                                             .fix = "start all ranks with the same plan file"});
     }
-    if (said.rank < first_ || said.rank >= mine_.world_size || met_.count(said.rank) > 0) {
-      return answer(one, Verdict::kRefused,
-                    text("rank ", said.rank, " is not awaited here, or has come before"));
-    }
-    answer(one, Verdict::kWelcome, {});
+    if (judged.verdict != Verdict::kWelcome) return refuse(one, judged.why);
     met_[said.rank] = {.socket = std::move(one.socket), .introduction = said};
     return true;
   }
 
-  bool answer(Undecided& one, Verdict verdict, const std::string& why) {
+  void answer(const Undecided& one, Verdict verdict, const std::string& why) const {
     Answer answer{.verdict = verdict, .version = credentials_.version};
     set_field(answer.why, why);
     answer.proof = proof_of_answer(credentials_, one.hello, answer);
     const auto bytes = bytes_of(answer);
     // If there is no room for it, the peer sees the end of the connection.
     static_cast<void>(::send(one.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
-    return verdict == Verdict::kWelcome || refuse(one, why);
   }
 
   bool refuse(const Undecided& one, std::string_view why) {
@@ -251,35 +176,6 @@ class Answering {
   std::string last_refusal_;
 };
 
-[[noreturn]] void throw_refused(const std::string& whom, const Answer& answer) {
-  const std::string why = text_in(answer.why);
-  switch (answer.verdict) {
-    case Verdict::kWelcome:
-    case Verdict::kRefused:
-      break;
-    case Verdict::kWrongSecret:
-      throw Error(ErrorCode::kInvalidConfig,
-                  {.what = text("secret shown to ", whom),
-                   .found = "another than its own",
-                   .expected = "the same on all ranks",
-                   .fix = "set HETHUB_SECRET or HETHUB_SECRET_FILE alike on all ranks"});
-    case Verdict::kWrongVersion:
-      throw Error(ErrorCode::kInvalidConfig, {.what = text("hethub of ", whom),
-                                              .found = why,
-                                              .expected = "the same on all ranks",
-                                              .fix = "run the same hethub on all nodes"});
-    case Verdict::kWrongPlan:
-      throw Error(ErrorCode::kInvalidPlan, {.what = "ranks of one job",
-                                            .found = why,
-                                            .expected = "the same plan on all",
-                                            .fix = "start all ranks with the same plan file"});
-  }
-  throw Error(ErrorCode::kInvalidConfig, {.what = whom,
-                                          .found = text("it refused: ", why),
-                                          .expected = "a welcome",
-                                          .fix = "see whether this rank was started twice"});
-}
-
 }  // namespace
 
 void answer_peers(int listener, const Credentials& credentials, const Introduction& mine, int first,
@@ -291,24 +187,13 @@ void introduce(int socket, const Credentials& credentials, const Introduction& m
                const std::string& whom, Deadline deadline) {
   Challenge challenge;
   recv_all(socket, std::as_writable_bytes(std::span(&challenge, 1)), deadline, whom);
-  if (challenge.magic != kMagic) {
-    throw Error(ErrorCode::kInvalidConfig, {.what = whom,
-                                            .found = "something else that listens there",
-                                            .expected = "a rank of hethub",
-                                            .fix = "check MASTER_ADDR and MASTER_PORT"});
-  }
+  check_challenge(challenge, whom);
   Hello hello{.version = credentials.version, .nonce = random_digest(), .introduction = mine};
   hello.proof = proof_of_hello(credentials, challenge, hello);
   send_all(socket, bytes_of(hello), deadline, whom);
   Answer answer;
   recv_all(socket, std::as_writable_bytes(std::span(&answer, 1)), deadline, whom);
-  if (answer.verdict != Verdict::kWelcome) throw_refused(whom, answer);
-  if (!equal(answer.proof, proof_of_answer(credentials, hello, answer))) {
-    throw Error(ErrorCode::kInvalidConfig, {.what = whom,
-                                            .found = "it does not know the secret",
-                                            .expected = "the rank that this job's master is",
-                                            .fix = "check MASTER_ADDR and MASTER_PORT"});
-  }
+  check_answer(credentials, hello, answer, whom);
 }
 
 }  // namespace hethub

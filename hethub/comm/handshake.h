@@ -7,6 +7,7 @@
 
 #include "hethub/base/deadline.h"
 #include "hethub/base/descriptor.h"
+#include "hethub/comm/error_text.h"
 
 namespace hethub {
 
@@ -40,11 +41,11 @@ void set_field(std::array<char, N>& field, const std::string& value) {
   value.copy(field.data(), N - 1);
 }
 
-/// The text of a field, whatever bytes a peer put there.
+/// The text of a field, fit to be shown, whatever bytes a peer put there.
 template <std::size_t N>
 std::string text_in(const std::array<char, N>& field) {
   std::string value(field.data(), N);
-  return value.substr(0, value.find('\0'));
+  return printable(value.substr(0, value.find('\0')));
 }
 
 /// A peer that has shown that it knows the secret.
@@ -55,7 +56,8 @@ struct MetPeer {
 
 /// Answers at `listener` until `met` has each rank of [first, end), or the deadline. Peers are held
 /// to `mine`: same world size and plan. Connections that do not authenticate in five seconds, or
-/// say what makes no sense, are refused and closed; at most 1024 may be undecided at once.
+/// say what makes no sense, are refused and closed; at most 1024 may be undecided at once, or as
+/// many as the system lets this process open. The oldest makes room for the next.
 ///
 /// Throws kTimeout naming the ranks that did not come and the last refusal; kInvalidPlan if a peer
 /// that knows the secret has another plan or world size. `met` then has those that came.

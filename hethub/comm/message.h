@@ -47,6 +47,7 @@ struct Message {
   MessageState state = MessageState::kFree;
   int peer = -1;
   bool sends = false;
+  bool takes_parts = false;  ///< of a receive: its sender was told to send it
   Tag tag = {};
   std::byte* data = nullptr;
   std::int64_t bytes = 0;

@@ -27,7 +27,8 @@ Messenger::Messenger(MessengerOptions options, std::vector<std::unique_ptr<Wire>
     if (wires[peer] == nullptr) continue;
     const int descriptor = wires[peer]->descriptor();
     if (wires[peer]->attend(false)) attendable_.push_back(static_cast<int>(peer));
-    connections_[peer] = std::make_unique<Connection>(std::move(wires[peer]), table_);
+    connections_[peer] =
+        std::make_unique<Connection>(std::move(wires[peer]), table_, static_cast<int>(peer));
     // First come, first told: a caller that sleeps, then the thread.
     callers_place_.watch(descriptor, static_cast<int>(peer));
     thread_place_.watch(descriptor, static_cast<int>(peer));
@@ -95,6 +96,7 @@ Handle Messenger::post(int peer, Tag tag, std::byte* data, std::int64_t bytes, b
   Message& message = table_.all()[static_cast<std::size_t>(index)];
   message.peer = peer;
   message.sends = sends;
+  message.takes_parts = false;
   message.tag = tag;
   message.data = data;
   message.bytes = bytes;

@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -20,7 +19,9 @@ bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || 
 
 class TcpWire : public Wire {
  public:
-  explicit TcpWire(Descriptor socket) : socket_(std::move(socket)), ahead_(kReadAhead) {
+  explicit TcpWire(Descriptor socket)
+      : socket_(std::move(socket)),
+        ahead_(std::make_unique_for_overwrite<std::byte[]>(kReadAhead)) {
     const int flags = ::fcntl(socket_.get(), F_GETFL);
     ::fcntl(socket_.get(), F_SETFL, flags | O_NONBLOCK);
   }
@@ -43,7 +44,7 @@ class TcpWire : public Wire {
     std::size_t given = take_ahead(to);
     if (given == to.size()) return given;
     if (to.size() - given >= kReadAhead) return given + receive(to.subspan(given));
-    filled_ = receive(ahead_);
+    filled_ = receive({ahead_.get(), kReadAhead});
     taken_ = 0;
     given += take_ahead(to.subspan(given));
     return given;
@@ -58,7 +59,7 @@ class TcpWire : public Wire {
  private:
   std::size_t take_ahead(std::span<std::byte> to) {
     const std::size_t size = std::min(to.size(), filled_ - taken_);
-    if (size > 0) std::memcpy(to.data(), ahead_.data() + taken_, size);
+    if (size > 0) std::memcpy(to.data(), ahead_.get() + taken_, size);
     taken_ += size;
     return size;
   }
@@ -72,7 +73,7 @@ class TcpWire : public Wire {
   }
 
   Descriptor socket_;
-  std::vector<std::byte> ahead_;
+  std::unique_ptr<std::byte[]> ahead_;  // not touched, and so not there, before bytes come
   std::size_t filled_ = 0;
   std::size_t taken_ = 0;
   std::string end_ = {};
