@@ -82,8 +82,8 @@ Digest proof_of_answer(const Credentials& credentials, const Hello& hello, const
   return proof_of(credentials.secret, "answer", bytes_of(hello), without_proof(answer));
 }
 
-Judgement judge(const Credentials& credentials, const Introduction& mine, int first,
-                const Challenge& challenge, const Hello& hello) {
+Judgement judge(const Credentials& credentials, const Introduction& mine,
+                const std::set<int>& awaited, const Challenge& challenge, const Hello& hello) {
   const Introduction& said = hello.introduction;
   if (hello.version != credentials.version || hello.byte_order != kByteOrder) {
     return {Verdict::kWrongVersion,
@@ -98,7 +98,7 @@ Judgement judge(const Credentials& credentials, const Introduction& mine, int fi
                  text_in(said.plan_hash), "' of ", said.world_size, " ranks, rank ", mine.rank,
                  " has plan '", text_in(mine.plan_hash), "' of ", mine.world_size, " ranks")};
   }
-  if (said.rank < first || said.rank >= mine.world_size) {
+  if (awaited.count(said.rank) == 0) {
     return {Verdict::kRefused, text("rank ", said.rank, " is not awaited here")};
   }
   return {};

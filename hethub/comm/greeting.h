@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <type_traits>
 
@@ -58,9 +59,9 @@ struct Judgement {
 };
 
 /// Judges a hello, whatever bytes it has: version first, then the secret, then the plan, which must
-/// be that of `mine`, then the rank, which must be one of [first, mine.world_size).
-Judgement judge(const Credentials& credentials, const Introduction& mine, int first,
-                const Challenge& challenge, const Hello& hello);
+/// be that of `mine`, then the rank, which must be one of `awaited`.
+Judgement judge(const Credentials& credentials, const Introduction& mine,
+                const std::set<int>& awaited, const Challenge& challenge, const Hello& hello);
 
 /// The caller's side. Throws kInvalidConfig if what was read is no challenge of a rank. `whom`
 /// names the other end in messages, here and below.

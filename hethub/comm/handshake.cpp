@@ -47,9 +47,14 @@ struct Undecided {
 
 class Answering {
  public:
-  Answering(int listener, const Credentials& credentials, const Introduction& mine, int first,
-            std::map<int, MetPeer>& met)
-      : listener_(listener), credentials_(credentials), mine_(mine), first_(first), met_(met) {}
+  Answering(int listener, const Credentials& credentials, const Introduction& mine,
+            const std::set<int>& awaited, std::map<int, MetPeer>& met)
+      : listener_(listener),
+        credentials_(credentials),
+        mine_(mine),
+        awaited_(awaited),
+        met_(met),
+        most_undecided_(std::max(kMostUndecided, 2 * static_cast<std::size_t>(mine.world_size))) {}
 
   void run(Deadline deadline) {
     while (!complete()) {
@@ -63,7 +68,7 @@ class Answering {
   }
 
  private:
-  bool complete() const { return static_cast<int>(met_.size()) == mine_.world_size - first_; }
+  bool complete() const { return std::ssize(met_) == std::ssize(awaited_); }
 
   void wait(Deadline deadline) const {
     std::vector<int> sockets = {listener_};
@@ -84,7 +89,7 @@ class Answering {
       if (::send(one.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) != std::ssize(bytes)) {
         continue;
       }
-      if (undecided_.size() == kMostUndecided) undecided_.pop_front();
+      if (undecided_.size() >= most_undecided_) undecided_.pop_front();
       undecided_.push_back(std::move(one));
     }
   }
@@ -120,7 +125,7 @@ class Answering {
 
   bool judge(Undecided& one) {
     const Introduction& said = one.hello.introduction;
-    Judgement judged = hethub::judge(credentials_, mine_, first_, one.challenge, one.hello);
+    Judgement judged = hethub::judge(credentials_, mine_, awaited_, one.challenge, one.hello);
     if (judged.verdict == Verdict::kWelcome && met_.count(said.rank) > 0) {
       judged = {Verdict::kRefused, text("rank ", said.rank, " has come before")};
     }
@@ -153,7 +158,7 @@ class Answering {
 
   [[noreturn]] void throw_missing() const {
     std::string missing;
-    for (int rank = first_; rank < mine_.world_size; ++rank) {
+    for (const int rank : awaited_) {
       if (met_.count(rank) == 0) missing += text(missing.empty() ? "" : ", ", rank);
     }
     const std::string refusals =
@@ -162,15 +167,16 @@ class Answering {
     throw Error(ErrorCode::kTimeout,
                 {.what = text("rendezvous at rank ", mine_.rank),
                  .found = text("no rank ", missing, " at the deadline", refusals),
-                 .expected = text("all of ranks ", first_, " to ", mine_.world_size - 1),
+                 .expected = text("all of ranks ", *awaited_.begin(), " to ", *awaited_.rbegin()),
                  .fix = "see why these ranks did not start, or raise the timeout"});
   }
 
   int listener_;
   const Credentials& credentials_;
   const Introduction& mine_;
-  int first_;
+  const std::set<int>& awaited_;
   std::map<int, MetPeer>& met_;
+  std::size_t most_undecided_;
   std::list<Undecided> undecided_;
   int refused_ = 0;
   std::string last_refusal_;
@@ -178,9 +184,9 @@ class Answering {
 
 }  // namespace
 
-void answer_peers(int listener, const Credentials& credentials, const Introduction& mine, int first,
-                  Deadline deadline, std::map<int, MetPeer>& met) {
-  Answering(listener, credentials, mine, first, met).run(deadline);
+void answer_peers(int listener, const Credentials& credentials, const Introduction& mine,
+                  const std::set<int>& awaited, Deadline deadline, std::map<int, MetPeer>& met) {
+  Answering(listener, credentials, mine, awaited, met).run(deadline);
 }
 
 void introduce(int socket, const Credentials& credentials, const Introduction& mine,

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "hethub/base/deadline.h"
@@ -54,15 +55,15 @@ struct MetPeer {
   Introduction introduction = {};
 };
 
-/// Answers at `listener` until `met` has each rank of [first, end), or the deadline. Peers are held
+/// Answers at `listener` until `met` has each of `awaited`, or the deadline. Peers are held
 /// to `mine`: same world size and plan. Connections that do not authenticate in five seconds, or
 /// say what makes no sense, are refused and closed; at most 1024 may be undecided at once, or as
 /// many as the system lets this process open. The oldest makes room for the next.
 ///
 /// Throws kTimeout naming the ranks that did not come and the last refusal; kInvalidPlan if a peer
 /// that knows the secret has another plan or world size. `met` then has those that came.
-void answer_peers(int listener, const Credentials& credentials, const Introduction& mine, int first,
-                  Deadline deadline, std::map<int, MetPeer>& met);
+void answer_peers(int listener, const Credentials& credentials, const Introduction& mine,
+                  const std::set<int>& awaited, Deadline deadline, std::map<int, MetPeer>& met);
 
 /// The caller's side, on a new connection; `whom` names the other end in messages. Throws
 /// kInvalidConfig if this rank, its secret or its version is refused or the other end does not know

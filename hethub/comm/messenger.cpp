@@ -58,7 +58,8 @@ std::string Messenger::name_of(int rank) const {
 
 std::string_view Messenger::transport_to(int peer) const {
   const auto& connection = connections_.at(static_cast<std::size_t>(peer));
-  return connection == nullptr ? "self" : connection->wire().name();
+  if (connection == nullptr) return peer == rank() ? "self" : "none";
+  return connection->wire().name();
 }
 
 Handle Messenger::post_send(int peer, Tag tag, std::span<const std::byte> from) {
@@ -79,9 +80,9 @@ Handle Messenger::post(int peer, Tag tag, std::byte* data, std::int64_t bytes, b
   });
   require(connections_[static_cast<std::size_t>(peer)] != nullptr, [&] {
     return ErrorParts{.what = text("message from rank ", rank(), " to ", name_of(peer)),
-                      .found = "control connections only",
-                      .expected = "a connection for data",
-                      .fix = "join the world with RendezvousOptions::data"};
+                      .found = "no connection for data between them",
+                      .expected = "a pair that was to exchange data",
+                      .fix = "join the world with this pair (RendezvousOptions::pairs, data)"};
   });
   Lock lock(mutex_);
   await_verdict(lock);

@@ -68,7 +68,7 @@ class Messenger {
   /// "rank 2 (host b)".
   std::string name_of(int rank) const;
 
-  /// How the bytes to a peer travel: "shm" or "tcp".
+  /// How the bytes to a peer travel: "shm" or "tcp"; "none" to one that no data go to.
   std::string_view transport_to(int peer) const;
 
   /// Both return at once. The memory must stay alive, and a sent one unchanged, until the message

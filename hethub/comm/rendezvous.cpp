@@ -6,20 +6,21 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "hethub/base/error.h"
 #include "hethub/comm/control.h"
 #include "hethub/comm/handshake.h"
-#include "hethub/comm/shm/shm_wire.h"
+#include "hethub/comm/meeting.h"
 #include "hethub/comm/tags.h"
 #include "hethub/comm/tcp/interfaces.h"
 #include "hethub/comm/tcp/socket.h"
-#include "hethub/comm/tcp/tcp_wire.h"
 
 namespace hethub {
 namespace {
@@ -38,16 +39,6 @@ std::string memory_space() {
   return text(first_line_of("/proc/sys/kernel/random/boot_id"), ' ',
               std::filesystem::read_symlink("/proc/self/ns/pid", failed).string(), ' ', ::getuid());
 }
-
-struct Meeting {
-  const RendezvousOptions& options;
-  Credentials credentials = {};
-  Introduction mine = {};
-  Deadline deadline = {};
-  std::vector<Introduction> table = {};  // of all ranks
-  std::vector<Descriptor> sockets = {};  // to all ranks
-  std::vector<Descriptor> control = {};  // from rank 0 to all, from all to rank 0
-};
 
 bool several_hosts(const RendezvousOptions& options) {
   const std::string& name = options.master_address;
@@ -117,21 +108,14 @@ struct Outcome {
   std::array<char, 200> fix = {};
 };
 
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
-std::string name_of_rank(const Meeting& meeting, int rank) {
-  const auto& at = meeting.table[static_cast<std::size_t>(rank)];
-  return text("rank ", rank, " (host ", text_in(at.host), ")");
-}
-
 // Lower ranks are dialled, higher ones answered: the kernel keeps the calls of the latter.
 void answer_higher(Meeting& meeting, int listener) {
   std::map<int, MetPeer> met;
-  answer_peers(listener, meeting.credentials, meeting.mine, meeting.options.rank + 1,
-               meeting.deadline, met);
+  std::set<int> higher;
+  for (int rank = meeting.options.rank + 1; rank < meeting.options.world_size; ++rank) {
+    if (meeting.connects(rank)) higher.insert(rank);
+  }
+  answer_peers(listener, meeting.credentials, meeting.mine, higher, meeting.deadline, met);
   for (auto& [rank, peer] : met) {
     meeting.sockets[static_cast<std::size_t>(rank)] = std::move(peer.socket);
   }
@@ -143,7 +127,11 @@ void meet_as_master(Meeting& meeting) {
   const Descriptor listener = listen_at(listening_address(options), options.master_port);
   std::map<int, MetPeer> met;
   try {
-    answer_peers(listener.get(), meeting.credentials, meeting.mine, 1, meeting.deadline, met);
+    std::set<int> others;
+    for (int rank = 1; rank < options.world_size; ++rank) {
+      others.insert(rank);
+    }
+    answer_peers(listener.get(), meeting.credentials, meeting.mine, others, meeting.deadline, met);
   } catch (const Error& error) {
     Outcome outcome{.code = static_cast<std::int32_t>(error.code())};
     set_field(outcome.what, error.parts().what);
@@ -171,7 +159,7 @@ void meet_as_master(Meeting& meeting) {
     send_all(socket, std::as_bytes(std::span(meeting.table)), meeting.deadline,
              name_of_rank(meeting, rank));
   }
-  if (options.data) answer_higher(meeting, listener.get());
+  answer_higher(meeting, listener.get());
 }
 
 void receive_table(Meeting& meeting, int socket) {
@@ -226,8 +214,8 @@ void meet_as_member(Meeting& meeting) {
                       text("rank 0 at ", options.master_address, " port ", options.master_port));
   receive_table(meeting, master.get());
   meeting.control[0] = std::move(master);
-  if (!options.data) return;
   for (int rank = 0; rank < options.rank; ++rank) {
+    if (!meeting.connects(rank)) continue;
     const Introduction& peer = meeting.table[static_cast<std::size_t>(rank)];
     const Dialling way =
         rank == 0
@@ -239,96 +227,8 @@ void meet_as_member(Meeting& meeting) {
   answer_higher(meeting, listener.get());
 }
 
-// ---- shared memory ------------------------------------------------------------------------------
-
-// What the lower rank of a pair offers to the higher.
-struct RingsOffer {
-  std::int64_t ring_bytes = 0;
-  std::uint64_t nonce = 0;
-  std::int32_t descriptor = -1;  // -1: none could be made
-  std::int32_t reserved = 0;
-};
-
-bool may_share(const Meeting& meeting, int rank) {
-  const Introduction& peer = meeting.table[static_cast<std::size_t>(rank)];
-  return meeting.mine.takes_shared_memory != 0 && peer.takes_shared_memory != 0 &&
-         text_in(peer.memory_space) == text_in(meeting.mine.memory_space);
-}
-
-std::optional<SharedRings> make_rings(std::int64_t bytes) {
-  try {
-    return SharedRings::create(bytes);
-  } catch (const Error&) {
-    return std::nullopt;  // the pair then takes tcp
-  }
-}
-
-std::optional<SharedRings> open_rings(const RingsOffer& offer, int pid) {
-  constexpr std::int64_t kMostRingBytes = std::int64_t{1} << 32;
-  if (offer.descriptor < 0 || offer.ring_bytes < 4096 || offer.ring_bytes > kMostRingBytes) {
-    return std::nullopt;
-  }
-  try {
-    return SharedRings::open(pid, offer.descriptor, offer.ring_bytes, offer.nonce);
-  } catch (const Error&) {
-    return std::nullopt;  // the pair then takes tcp
-  }
-}
-
-// All offers are sent before any is awaited, so that no two ranks wait for each other.
-std::vector<std::optional<SharedRings>> share_memory(const Meeting& meeting) {
-  const int mine = meeting.options.rank;
-  const int world_size = meeting.options.world_size;
-  std::vector<std::optional<SharedRings>> rings(static_cast<std::size_t>(world_size));
-  if (!meeting.options.data) return rings;
-  const auto socket = [&](int rank) {
-    return meeting.sockets[static_cast<std::size_t>(rank)].get();
-  };
-  for (int rank = mine + 1; rank < world_size; ++rank) {
-    if (!may_share(meeting, rank)) continue;
-    auto& made = rings[static_cast<std::size_t>(rank)];
-    made = make_rings(meeting.options.ring_bytes);
-    RingsOffer offer;
-    if (made) {
-      offer = {.ring_bytes = made->ring_bytes(),
-               .nonce = made->nonce(),
-               .descriptor = made->descriptor()};
-    }
-    send_all(socket(rank), bytes_of(offer), meeting.deadline, name_of_rank(meeting, rank));
-  }
-  for (int rank = 0; rank < mine; ++rank) {
-    if (!may_share(meeting, rank)) continue;
-    RingsOffer offer;
-    recv_all(socket(rank), std::as_writable_bytes(std::span(&offer, 1)), meeting.deadline,
-             name_of_rank(meeting, rank));
-    auto& opened = rings[static_cast<std::size_t>(rank)];
-    opened = open_rings(offer, meeting.table[static_cast<std::size_t>(rank)].pid);
-    const std::byte taken{static_cast<unsigned char>(opened ? 1 : 0)};
-    send_all(socket(rank), bytes_of(taken), meeting.deadline, name_of_rank(meeting, rank));
-  }
-  for (int rank = mine + 1; rank < world_size; ++rank) {
-    if (!may_share(meeting, rank)) continue;
-    std::byte taken{0};
-    recv_all(socket(rank), std::span(&taken, 1), meeting.deadline, name_of_rank(meeting, rank));
-    if (taken == std::byte{0}) rings[static_cast<std::size_t>(rank)].reset();
-  }
-  return rings;
-}
-
-std::vector<std::unique_ptr<Wire>> make_wires(Meeting& meeting) {
-  std::vector<std::optional<SharedRings>> rings = share_memory(meeting);
-  std::vector<std::unique_ptr<Wire>> wires(rings.size());
-  for (int rank = 0; rank < meeting.options.world_size; ++rank) {
-    if (rank == meeting.options.rank || !meeting.options.data) continue;
-    const auto at = static_cast<std::size_t>(rank);
-    Descriptor socket = std::move(meeting.sockets[at]);
-    tune_socket(socket.get(), meeting.options.peer_timeout_s);
-    wires[at] = rings[at] ? make_shm_wire(std::move(*rings[at]), std::move(socket),
-                                          meeting.options.rank < rank)
-                          : make_tcp_wire(std::move(socket));
-  }
-  return wires;
-}
+// ---- the world
+// -----------------------------------------------------------------------------------
 
 std::unique_ptr<Control> make_control(Meeting& meeting, const std::vector<std::string>& hosts) {
   const RendezvousOptions& options = meeting.options;
@@ -370,10 +270,21 @@ void check_options(const RendezvousOptions& options) {
            .fix = "set HETHUB_SECRET or HETHUB_SECRET_FILE"});
 }
 
+// A connection to each rank, one more for control, and what strangers may hold.
+void raise_open_files(int world_size) {
+  const auto wanted = static_cast<rlim_t>(4 * world_size + 2048);
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  // Where the system says no, strangers are thrown out sooner.
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+}
+
 }  // namespace
 
 std::unique_ptr<Messenger> join_world(const RendezvousOptions& options) {
   check_options(options);
+  raise_open_files(options.world_size);
   Meeting meeting{.options = options, .mine = introduction_of(options)};
   meeting.credentials.secret = options.secret;
   meeting.deadline = after_seconds(options.timeout_s);

@@ -27,9 +27,13 @@ struct RendezvousOptions {
   double timeout_s = 120;       ///< until all ranks have met
   double peer_timeout_s = 30;   ///< until a peer that cannot be reached is given up
   bool data = true;             ///< false: control connections only; no message can be sent
-  bool force_tcp = false;       ///< no shared memory, even between ranks of one host
-  std::int64_t ring_bytes = 1 << 20;  ///< shared memory in each direction of a pair
-  int messages = 1024;                ///< most under way at once
+  /// Which pairs exchange data, the lower rank first; alike on all ranks. Empty: all do. A message
+  /// to another rank is then refused. In a large job each rank needs few of the others.
+  std::function<bool(int low, int high)> pairs = {};
+  bool force_tcp = false;  ///< no shared memory, even between ranks of one host
+  /// Shared memory in each direction of a pair; less where a host has more than 8 ranks.
+  std::int64_t ring_bytes = 1 << 20;
+  int messages = 1024;  ///< most under way at once
   /// Told about ranks that are silent and names that are not known yet, in a sentence for people;
   /// on a thread of its own.
   std::function<void(const std::string& sentence)> on_notice = {};

@@ -130,7 +130,7 @@ TEST(Rendezvous, a_wrong_version_is_refused_by_both_numbers) {
   std::thread master([&] {
     std::map<int, MetPeer> met;
     const std::string said = error_text(
-        [&] { answer_peers(listener.get(), {.secret = "s"}, mine, 1, after_seconds(1), met); },
+        [&] { answer_peers(listener.get(), {.secret = "s"}, mine, {1}, after_seconds(1), met); },
         ErrorCode::kTimeout);
     expect_contains(said, "protocol version 2 here, 9 there");
   });

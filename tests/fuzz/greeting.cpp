@@ -40,7 +40,7 @@ void say_hello(FuzzInput& input, unsigned right) {
   }
   const bool proves = (right & 4U) != 0;
   if (proves) hello.proof = proof_of_hello(kCredentials, challenge, hello);
-  const Judgement judged = judge(kCredentials, own(), 1, challenge, hello);
+  const Judgement judged = judge(kCredentials, own(), {1, 2, 3}, challenge, hello);
   must(fit_to_show(judged.why));
   must(judged.why.size() < 2048);
   if (judged.verdict != Verdict::kWelcome) return;

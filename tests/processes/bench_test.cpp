@@ -33,6 +33,19 @@ TEST(BenchComm, no_element_is_wrong_in_any_op_kind_or_transport) {
   }
 }
 
+TEST(BenchComm, sixteen_ranks_as_processes_run_every_op_and_no_element_is_wrong) {
+  const Workspace workspace("bench-sixteen");
+  for (const char* transport : {"shm", "tcp"}) {
+    const Json rows = rows_of(
+        workspace, text("--ops all --sizes 1KiB,100003 --ranks 16 --transport ", transport));
+    EXPECT_EQ(rows.size(), 17U);  // a barrier has no size
+    for (const Json& row : rows) {
+      EXPECT_EQ(row["in_place"]["wrong"], 0) << row;
+      EXPECT_EQ(row["out_of_place"]["wrong"], 0) << row;
+    }
+  }
+}
+
 TEST(BenchComm, a_tuned_table_is_written_and_read) {
   const Workspace workspace("bench-tune");
   const Json rows = rows_of(workspace, "--ops reduce_scatter --sizes 1KiB --tune -o table.json");

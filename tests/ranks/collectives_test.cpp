@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "hethub/accel/registry.h"
 #include "hethub/base/error.h"
@@ -246,6 +247,31 @@ TEST_P(EveryCollective, gives_what_a_serial_loop_gives_with_the_same_bits_each_t
             std::equal(first.begin(), first.end(), everyones.begin() + other * std::ssize(first)))
             << "ranks " << rank << " and " << other << ": " << name_of(call.dtype) << ' '
             << name_of(call.reduction);
+      }
+    }
+  });
+}
+
+// One thread a rank, and a pair of sockets for each two.
+TEST(ManyRanks, sixty_four_threads_run_every_collective) {
+  constexpr int kRanks = 64;
+  rlimit files = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
+  constexpr rlim_t kWanted = 6000;
+  files.rlim_cur = std::min(std::max(files.rlim_cur, kWanted), files.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  if (files.rlim_cur < kWanted) GTEST_SKIP() << "only " << files.rlim_cur << " files may be open";
+  const auto messengers = local_world(kRanks, Transport::kTcp);
+  on_all_ranks(kRanks, [&](int rank) {
+    Member member("cpu", *messengers[rank]);
+    for (int op = 0; op < kCollectiveOps; ++op) {
+      for (const std::int64_t count : {std::int64_t{1}, std::int64_t{40'011}}) {
+        Collective call = {.op = static_cast<CollectiveOp>(op), .root = 5 * op};
+        call.table = table_of(call, kRanks, count, op % 2 == 0);
+        const ChunkTable table = call.table;
+        const Bytes first = member.make(call, table);
+        if (::testing::Test::HasFatalFailure()) return;
+        EXPECT_EQ(member.make(call, table), first) << name_of(call.op);
       }
     }
   });
