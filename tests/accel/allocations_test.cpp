@@ -69,7 +69,14 @@ TEST_P(Allocations, no_op_asks_for_memory_once_it_has_run) {
   const auto backend = open_cpu({.threads = GetParam()});
   const auto queue = backend->make_queue();
   const auto event = backend->make_event();
-  for (const Op& op : all_cases()) {
+  std::vector<Op> cases = all_cases();
+  // The library's products of bf16 ask for memory too; those on matrix tiles are ours.
+  if (backend->info().driver.find("amx") != std::string::npos) {
+    for (Op& op : conformance::cases_in(DType::kBf16)) {
+      cases.push_back(std::move(op));
+    }
+  }
+  for (const Op& op : cases) {
     if (library_allocates(op)) continue;
     Ready ready = make_ready(*backend, *queue, op);
     const auto run = [&] {

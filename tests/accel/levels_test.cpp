@@ -9,18 +9,22 @@
 #include "../conformance/stage.h"
 #include "hethub/accel/cpu/cpu.h"
 #include "hethub/base/error.h"
+#include "multiplies.h"
 
 namespace hethub::conformance {
 namespace {
 
+constexpr double kTolerance = 4e-6;  // of f32, and
+constexpr double kBf16Rounding = 0x1.01p-8;
+
 // As in the conformance suite: part of an element's size and of the tensor's largest.
-void expect_near(const Values& found, const Values& expected, double least_size) {
+void expect_near(const Values& found, const Values& expected, double least_size, double tolerance) {
   double size = least_size;
   for (const double value : expected) {
     size = std::max(size, std::fabs(value));
   }
   for (std::size_t i = 0; i < found.size(); ++i) {
-    ASSERT_NEAR(found[i], expected[i], 4e-6 * size) << "element " << i;
+    ASSERT_NEAR(found[i], expected[i], tolerance * size) << "element " << i;
   }
 }
 
@@ -33,7 +37,13 @@ TEST_P(Levels, every_kernel_agrees_with_fp64_and_writes_its_outputs_alone) {
   } catch (const Error& error) {
     GTEST_SKIP() << error.what();
   }
-  for (const Op& op : all_cases()) {
+  std::vector<Op> cases = all_cases();
+  if (multiplies(*backend, DType::kBf16)) {
+    for (Op& op : cases_in(DType::kBf16)) {
+      cases.push_back(std::move(op));
+    }
+  }
+  for (const Op& op : cases) {
     SCOPED_TRACE(title_of(op));
     const bool cancels = std::holds_alternative<RmsNormGradInput>(op.body) ||
                          std::holds_alternative<AttentionGrad>(op.body);
@@ -42,7 +52,9 @@ TEST_P(Levels, every_kernel_agrees_with_fp64_and_writes_its_outputs_alone) {
     const Outcome outcome = run_on(*backend, op, inputs, {});
     EXPECT_EQ(outcome.stray_bytes, 0);
     for (std::size_t output = 0; output < expected.size(); ++output) {
-      expect_near(outcome.outputs[output], expected[output], cancels ? 1.0 : 0.0);
+      const bool rounds = facts_of(op).outputs[output].spec.dtype == DType::kBf16;
+      expect_near(outcome.outputs[output], expected[output], cancels ? 1.0 : 0.0,
+                  rounds ? kBf16Rounding : kTolerance);
       if (HasFatalFailure()) return;
     }
   }

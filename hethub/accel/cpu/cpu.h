@@ -11,7 +11,7 @@ namespace hethub {
 
 /// Choices that tests make. The defaults are what a training uses.
 struct CpuChoices {
-  std::string level = {};  ///< "x86-64-v2", "-v3" or "-v4"; empty: the best of this processor
+  std::string level = {};  ///< "x86-64-v2", "-v3", "-v4" or "-v4-amx"; empty: the best here
 };
 
 /// Opens the processor as an accelerator.

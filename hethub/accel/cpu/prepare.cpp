@@ -98,6 +98,34 @@ class ProductOp : public CpuOp {
   bool bias_;
 };
 
+// The same by a kernel of ours.
+class KernelProductOp : public CpuOp {
+ public:
+  KernelProductOp(const CpuTools& tools, const MatrixProduct& product)
+      : product_(product), kernel_(tools.kernels->product), threads_(tools.threads) {}
+
+  static bool fits(const CpuTools& tools, const MatrixProduct& product) {
+    return tools.kernels->product != nullptr && product.operands == DType::kBf16 &&
+           (product.result == DType::kF32 ? !product.bias : !product.accumulate);
+  }
+
+  void run(std::span<const View> inputs, std::span<const View> outputs,
+           const View& workspace) override {
+    kernel_(product_,
+            {.a = address_of(inputs[0]),
+             .b = address_of(inputs[1]),
+             .bias = product_.bias ? address_of(inputs[2]) : nullptr,
+             .c = address_of(outputs[0]),
+             .workspace = address_of(workspace)},
+            threads_);
+  }
+
+ private:
+  MatrixProduct product_;
+  decltype(Kernels::product) kernel_;
+  int threads_;
+};
+
 // One overload per kind of op.
 struct Maker {
   const CpuTools& tools;
@@ -108,6 +136,7 @@ struct Maker {
     sizes.workspace_bytes = facts.workspace_bytes;
     sizes.operands = facts.inputs[0].dtype;
     sizes.result = facts.outputs[0].spec.dtype;
+    if (KernelProductOp::fits(tools, sizes)) return std::make_unique<KernelProductOp>(tools, sizes);
     return std::make_unique<ProductOp>(tools, sizes);
   }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "hethub/accel/cpu/product.h"
 #include "hethub/op/op.h"
 
 namespace hethub {
@@ -23,6 +24,7 @@ struct Kernel {
 };
 
 /// A kernel for every op but the matrix products and the group ops; Kernel<T> is the one of T.
+/// Levels with matrix tiles have one for products too.
 ///
 /// A plain aggregate, since it is filled in files that are compiled for processors which this one
 /// may not be: they must not emit inline functions that others could link to.
@@ -46,7 +48,12 @@ struct Kernels : Kernel<BiasGrad>,
                  Kernel<CrossEntropyGrad>,
                  Kernel<SumSquares>,
                  Kernel<Convert>,
-                 Kernel<AdamW> {};
+                 Kernel<AdamW> {
+  /// Products of bf16 that are added up in f32 (with no bias) or rounded to bf16; null: the
+  /// library's are used. Needs 32 KiB of workspace.
+  void (*product)(const MatrixProduct& product, const MatrixOperands& operands,
+                  int threads) = nullptr;
+};
 
 namespace x86_64_v2 {
 extern const Kernels kKernels;

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "hethub/accel/cpu/kernels/kernels.h"
+
+// The kernels for processors with matrix tiles: what levels.cpp puts in place of level 4's.
+namespace hethub::x86_64_amx {
+
+void run_product(const MatrixProduct& product, const MatrixOperands& operands, int threads);
+
+}  // namespace hethub::x86_64_amx
