@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "hethub/base/split.h"
@@ -37,27 +38,59 @@ struct Holder {
   std::int64_t end() const { return first + count; }
 };
 
-// The holders of each tensor by its name, ascending by rank.
-std::map<std::string, std::vector<Holder>> holders_of(const Plan& plan, const ModelConfig& model) {
-  const TensorLayout layout = layout_of(plan);
-  std::map<std::string, std::vector<Holder>> holders;
-  for_each_rank(plan, [&](const RankPosition& at, int rank) {
-    const TensorParallel parallel = tensor_parallel_of(plan, at, layout);
+// Gathers the holders of each tensor. What ranks hold is found once for all that hold alike.
+class HolderLists {
+ public:
+  HolderLists(const Plan& plan, const ModelConfig& model)
+      : plan_(plan), model_(model), layout_(layout_of(plan)) {}
+
+  // By the tensor's name, ascending by rank.
+  std::map<std::string, std::vector<Holder>> find() {
+    for_each_rank(plan_, [&](const RankPosition& at, int rank) { add(at, rank); });
+    for (auto& [name, all] : holders_) {
+      std::sort(all.begin(), all.end(),
+                [](const Holder& a, const Holder& b) { return a.rank < b.rank; });
+    }
+    return std::move(holders_);
+  }
+
+ private:
+  struct Part {
+    std::vector<Holder>* holders = nullptr;
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+  // First layer, end, with embedding, with head; width of the group and place in it.
+  using Key = std::tuple<int, int, bool, bool, int, int>;
+
+  void add(const RankPosition& at, int rank) {
+    const TensorParallel parallel = tensor_parallel_of(plan_, at, layout_);
     std::int64_t next = 0;
-    for (const int position : positions_of(plan.pipelines[at.pipeline], at.stage)) {
-      for (const TensorShard& shard :
-           shards_of(model, slice_of(plan, model, at.pipeline, position), parallel)) {
-        holders[shard.tensor.name].push_back({rank, shard.first, shard.count, next});
-        next += padded_elements(shard.count);
+    for (const int position : positions_of(plan_.pipelines[at.pipeline], at.stage)) {
+      const Slice slice = slice_of(plan_, model_, at.pipeline, position);
+      for (const Part& part : parts_of(slice, parallel)) {
+        part.holders->push_back({rank, part.first, part.count, next});
+        next += padded_elements(part.count);
       }
     }
-  });
-  for (auto& [name, all] : holders) {
-    std::sort(all.begin(), all.end(),
-              [](const Holder& a, const Holder& b) { return a.rank < b.rank; });
   }
-  return holders;
-}
+
+  const std::vector<Part>& parts_of(const Slice& slice, const TensorParallel& parallel) {
+    const auto [place, is_new] = parts_.try_emplace(
+        {slice.begin, slice.end, slice.embedding, slice.head, parallel.width, parallel.place});
+    if (!is_new) return place->second;
+    for (const TensorShard& shard : shards_of(model_, slice, parallel)) {
+      place->second.push_back({&holders_[shard.tensor.name], shard.first, shard.count});
+    }
+    return place->second;
+  }
+
+  const Plan& plan_;
+  const ModelConfig& model_;
+  TensorLayout layout_;
+  std::map<std::string, std::vector<Holder>> holders_ = {};
+  std::map<Key, std::vector<Part>> parts_ = {};
+};
 
 // Where the holders of a tensor begin and end to hold it, ascending.
 std::set<std::int64_t> cuts_of(const std::vector<Holder>& holders) {
@@ -162,7 +195,7 @@ CollectiveAlgorithm chosen(CollectiveOp op, const Segment& segment) {
 std::int64_t padded_elements(std::int64_t elements) { return aligned(elements * 4) / 4; }
 
 std::vector<Segment> segments_of(const Plan& plan, const ModelConfig& model) {
-  const auto holders = holders_of(plan, model);
+  const auto holders = HolderLists(plan, model).find();
   SegmentBuilder builder(plan.bucket_bytes);
   const Slice all = {0, model.layers, true, true};
   for (const TensorShard& whole : shards_of(model, all, {.layout = layout_of(plan)})) {

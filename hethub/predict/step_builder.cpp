@@ -9,10 +9,12 @@ namespace {
 
 // The next message from one member to another.
 int take(int& next, const SimCollective::Pair& pair) {
-  require(next < pair.end, {.what = "simulated collective",
-                            .found = "a receive that nobody sends",
-                            .expected = "one send for each receive",
-                            .fix = "check the algorithm"});
+  require(next < pair.end, [] {
+    return ErrorParts{.what = "simulated collective",
+                      .found = "a receive that nobody sends",
+                      .expected = "one send for each receive",
+                      .fix = "check the algorithm"};
+  });
   return next++;
 }
 
@@ -48,10 +50,9 @@ const TransferRates& StepBuilder::rates(int from, int to) {
 double StepBuilder::addition_seconds(int rank, const Op& addition) {
   const auto& sizes = std::get<Accumulate>(addition.body);
   if (sizes.count == 0) return 0;
-  const std::string& kind = costs_.ranks().at(rank).kind;
-  const auto [place, is_new] =
-      additions_.try_emplace({kind, addition.dtype, sizes.count, sizes.terms, sizes.stride}, 0.0);
-  if (is_new) place->second = costs_.op_cost(kind, addition).seconds;
+  const auto [place, is_new] = additions_.try_emplace(
+      {kind_of_rank_.at(rank), addition.dtype, sizes.count, sizes.terms, sizes.stride}, 0.0);
+  if (is_new) place->second = costs_.op_cost(costs_.ranks()[rank].kind, addition).seconds;
   return place->second;
 }
 
@@ -132,10 +133,12 @@ double StepBuilder::alone_seconds(std::vector<int> group, const CollectiveAlgori
 SimCollective StepBuilder::begin_collective(std::vector<int> group, CollectiveAlgorithm algorithm,
                                             ChunkTable chunks, DType dtype, DataPlace place) {
   require(std::ssize(group) == algorithm.world_size() && std::ssize(chunks) == algorithm.chunks,
-          {.what = text("simulated ", algorithm.name),
-           .found = text(group.size(), " ranks, ", chunks.size(), " chunks"),
-           .expected = text(algorithm.steps.size(), " and ", algorithm.chunks),
-           .fix = "pass the algorithm of this group's size"});
+          [&] {
+            return ErrorParts{.what = text("simulated ", algorithm.name),
+                              .found = text(group.size(), " ranks, ", chunks.size(), " chunks"),
+                              .expected = text(algorithm.steps.size(), " and ", algorithm.chunks),
+                              .fix = "pass the algorithm of this group's size"};
+          });
   SimCollective collective{.group = std::move(group),
                            .algorithm = std::move(algorithm),
                            .chunks = std::move(chunks),

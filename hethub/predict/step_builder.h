@@ -150,8 +150,7 @@ class StepBuilder {
   std::map<std::tuple<int, int, SimLane>, int> channels_;
   SimLane lane_ = SimLane::kMain;
   // By kind, dtype, count, terms and stride.
-  std::map<std::tuple<std::string, DType, std::int64_t, std::int64_t, std::int64_t>, double>
-      additions_;
+  std::map<std::tuple<int, DType, std::int64_t, std::int64_t, std::int64_t>, double> additions_;
 };
 
 }  // namespace hethub

@@ -4,6 +4,8 @@
 
 #include "hethub/base/error.h"
 #include "hethub/predict/what_if.h"
+#include "hethub/search/parallel.h"
+#include "hethub/search/search_cache.h"
 
 namespace hethub {
 namespace {
@@ -50,23 +52,39 @@ struct Found {
   bool complete = false;
 };
 
+// A cache for other costs, which shares what it can with the request's.
+SearchCache cache_for(const SearchRequest& request, const CostModel& costs) {
+  const bool of_job =
+      request.cache != nullptr && request.cache->sequence_length() == request.sequence_length;
+  return of_job ? SearchCache(*request.cache, costs)
+                : SearchCache(request.model, costs, request.sequence_length);
+}
+
 // The best plan of the request on another cluster.
 Found find_with(const SearchRequest& request, const Strategy& strategy, const CostModel& costs,
-                double limit_s) {
+                SearchCache& cache) {
   SearchRequest changed = request_on(costs, request);
+  changed.cache = &cache;
   changed.quick = true;
   changed.keep = 1;
-  changed.time_limit_s = limit_s;
   const SearchResult result = strategy.find(changed);
   return {result.best.empty() ? 0 : result.best.front().prediction.tokens_per_second,
           result.complete};
 }
 
+// What a plan reaches on another cluster that has room for it.
+double rate_with(const Plan& plan, const ModelConfig& model, SearchCache& cache) {
+  const std::vector<Segment> segments = segments_of(plan, model);
+  const StepNumbers numbers = cache.pricer.numbers(plan, segments);
+  const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);
+  return tokens / cache.pricer.step_seconds(plan, segments, numbers);
+}
+
 // Also false where a cost is not known, e.g. of a link that the cluster has no use for.
-bool fits_with(const SearchRequest& request, const Strategy& strategy, const CostModel& costs,
-               double limit_s) {
+bool fits_with(const SearchRequest& request, const Strategy& strategy, const CostModel& costs) {
   try {
-    return find_with(request, strategy, costs, limit_s).tokens_per_second > 0;
+    SearchCache cache = cache_for(request, costs);
+    return find_with(request, strategy, costs, cache).tokens_per_second > 0;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInvalidConfig) throw;
     return false;
@@ -89,23 +107,25 @@ std::vector<ClusterChange> changes_of(const CostModel& costs) {
 
 std::vector<ChangeEffect> effects_of_changes(const SearchRequest& request, const Strategy& strategy,
                                              const Plan& winner) {
-  std::vector<ChangeEffect> effects;
-  std::vector<ClusterChange> changes = changes_of(request.costs);
-  const double limit_s = request.time_limit_s / static_cast<double>(changes.size());
-  for (ClusterChange& change : changes) {
-    const CostModel costs(std::move(change.cluster), std::move(change.costs));
-    ChangeEffect effect{.what = std::move(change.what)};
+  const std::vector<ClusterChange> changes = changes_of(request.costs);
+  std::vector<ChangeEffect> effects(changes.size());
+  SearchRequest part = request;
+  part.time_limit_s = request.time_limit_s / static_cast<double>(changes.size());
+  for_each_in_parallel(static_cast<int>(changes.size()), [&](int index) {
+    const CostModel costs(changes[index].cluster, changes[index].costs);
+    ChangeEffect& effect = effects[index];
+    effect.what = changes[index].what;
     try {
-      const Found found = find_with(request, strategy, costs, limit_s);
-      const Prediction same = predict(winner, request.model, costs);
-      effect.tokens_per_second = std::max(found.tokens_per_second, same.tokens_per_second);
+      SearchCache cache = cache_for(request, costs);
+      const Found found = find_with(part, strategy, costs, cache);
+      effect.tokens_per_second =
+          std::max(found.tokens_per_second, rate_with(winner, request.model, cache));
       effect.proven = found.complete;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kInvalidConfig) throw;
       effect.not_known = error.what();
     }
-    effects.push_back(std::move(effect));
-  }
+  });
   return effects;
 }
 
@@ -114,17 +134,18 @@ std::string change_that_fits(const SearchRequest& request, const Strategy& strat
   for (ClusterChange& change : more_nodes(request.costs)) {
     changes.push_back(std::move(change));
   }
-  const double limit_s = request.time_limit_s / static_cast<double>(changes.size() + 1);
+  SearchRequest part = request;
+  part.time_limit_s = request.time_limit_s / static_cast<double>(changes.size() + 1);
   if (request.sequence_length > 1) {
-    SearchRequest shorter = request;
+    SearchRequest shorter = part;
     shorter.sequence_length /= 2;
-    if (fits_with(shorter, strategy, request.costs, limit_s)) {
+    if (fits_with(shorter, strategy, request.costs)) {
       return text("--sequence-length ", shorter.sequence_length);
     }
   }
   for (ClusterChange& change : changes) {
     const CostModel costs(std::move(change.cluster), std::move(change.costs));
-    if (fits_with(request, strategy, costs, limit_s)) return change.what;
+    if (fits_with(part, strategy, costs)) return change.what;
   }
   return "";
 }

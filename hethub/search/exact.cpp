@@ -25,12 +25,15 @@ std::vector<int> usable_sizes(const SearchRequest& request) {
 
 }  // namespace
 
-ExactSearch::ExactSearch(const SearchRequest& request)
+ExactSearch::ExactSearch(const SearchRequest& request) : ExactSearch(request, own_cache(request)) {}
+
+ExactSearch::ExactSearch(const SearchRequest& request, std::unique_ptr<SearchCache> own)
     : request_(request),
       classes_(usable_classes(request)),
-      pricer_(request.model, request.costs, request.sequence_length),
-      memory_(request.model, request.costs),
-      stage_memory_(request.model, request.sequence_length),
+      own_(std::move(own)),
+      pricer_((own_ ? *own_ : *request.cache).pricer),
+      memory_((own_ ? *own_ : *request.cache).memory),
+      stage_memory_((own_ ? *own_ : *request.cache).stage_memory),
       sizes_(usable_sizes(request)),
       tables_(request, classes_, sizes_, pricer_),
       begin_(std::chrono::steady_clock::now()),

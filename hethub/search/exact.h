@@ -3,16 +3,15 @@
 #include <chrono>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "hethub/base/deadline.h"
 #include "hethub/search/exact_tables.h"
-#include "hethub/search/memory_check.h"
+#include "hethub/search/search_cache.h"
 #include "hethub/search/space.h"
-#include "hethub/search/stage_memory.h"
-#include "hethub/search/stage_pricer.h"
 #include "hethub/search/strategy.h"
 
 namespace hethub {
@@ -30,6 +29,8 @@ class ExactSearch {
   SearchResult run();
 
  private:
+  ExactSearch(const SearchRequest& request, std::unique_ptr<SearchCache> own);
+
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
   /// Times closer than this are equal: the simulation adds in another order than the bounds.
@@ -79,9 +80,10 @@ class ExactSearch {
 
   const SearchRequest& request_;
   std::vector<RankClass> classes_;
-  StagePricer pricer_;
-  MemoryCheck memory_;
-  StageMemory stage_memory_;
+  std::unique_ptr<SearchCache> own_;  // where the request brings none
+  StagePricer& pricer_;
+  MemoryCheck& memory_;
+  StageMemory& stage_memory_;
   std::vector<int> sizes_;
   LoadTables tables_;
   std::vector<PipelineShape> shapes_;

@@ -78,14 +78,14 @@ void ExactSearch::consider(const std::vector<Choice>& chosen) {
 void ExactSearch::fit_and_keep(Plan plan, double seconds) {
   const auto same = [&](const Kept& kept) { return kept.plan == plan; };
   if (std::any_of(kept_.begin(), kept_.end(), same)) return;
-  std::vector<MemoryFault> faults = memory_.faults_of(plan, segments_);
+  std::vector<MemoryFault> faults = memory_.faults_of(plan, segments_, request_.costs);
   if (!faults.empty() && !request_.pins.recompute) {
     for (const MemoryFault& fault : faults) {
       const RankPosition at = position_of(plan, fault.rank);
       Stage& stage = plan.pipelines[at.pipeline].stages[at.stage];
       stage.recompute = {{Recompute::kFull, stage.layers.front()}};
     }
-    faults = memory_.faults_of(plan, segments_);
+    faults = memory_.faults_of(plan, segments_, request_.costs);
     if (faults.empty()) seconds = simulate_plan(plan, StepPart::kWhole);
   }
   if (!faults.empty()) {

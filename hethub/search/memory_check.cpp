@@ -29,11 +29,9 @@ std::int64_t MemoryCheck::arena_of(const ArenaShape& shape, const std::vector<in
   return shape.persistent + std::max(running, shape.between);
 }
 
-MemoryCheck::MemoryCheck(const ModelConfig& model, const CostModel& costs)
-    : model_(model), costs_(costs) {}
-
 std::vector<std::int64_t> MemoryCheck::arenas_of(const Plan& plan,
                                                  const std::vector<Segment>& segments) {
+  const std::lock_guard lock(mutex_);
   RankSignatures signatures(plan, model_, segments);
   std::vector<std::int64_t> arenas(plan.world_size(), 0);
   for_each_rank(plan, [&](const RankPosition& at, int rank) {
@@ -50,7 +48,8 @@ std::vector<std::int64_t> MemoryCheck::arenas_of(const Plan& plan,
 }
 
 std::vector<MemoryFault> MemoryCheck::faults_of(const Plan& plan,
-                                                const std::vector<Segment>& segments) {
+                                                const std::vector<Segment>& segments,
+                                                const CostModel& costs) {
   const std::vector<std::int64_t> arenas = arenas_of(plan, segments);
   const std::vector<std::string> kinds = plan.kind_of_rank();
   std::map<std::string_view, std::int64_t> have;
@@ -58,8 +57,8 @@ std::vector<MemoryFault> MemoryCheck::faults_of(const Plan& plan,
   for (std::size_t rank = 0; rank < arenas.size(); ++rank) {
     const auto [kind, is_new] = have.try_emplace(kinds[rank], 0);
     if (is_new) {
-      kind->second = kind_named(costs_.cluster(), kinds[rank]).memory_bytes -
-                     costs_.fixed_memory_bytes(kinds[rank]);
+      kind->second = kind_named(costs.cluster(), kinds[rank]).memory_bytes -
+                     costs.fixed_memory_bytes(kinds[rank]);
     }
     if (arenas[rank] <= kind->second) continue;
     faults.push_back({static_cast<int>(rank), kinds[rank], arenas[rank] - kind->second});

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,16 +23,18 @@ struct MemoryFault {
 };
 
 /// Whether plans fit the memory of their devices, by the MemoryPlan that their ranks will have.
+/// Calls may come from several threads at once.
 class MemoryCheck {
  public:
-  /// Keeps references to both.
-  MemoryCheck(const ModelConfig& model, const CostModel& costs);
+  /// Keeps a reference.
+  explicit MemoryCheck(const ModelConfig& model) : model_(model) {}
 
   /// The arena of every rank of a valid plan, in bytes.
   std::vector<std::int64_t> arenas_of(const Plan& plan, const std::vector<Segment>& segments);
 
-  /// The ranks that do not fit, in rank order.
-  std::vector<MemoryFault> faults_of(const Plan& plan, const std::vector<Segment>& segments);
+  /// The ranks that do not fit that cluster's devices, in rank order.
+  std::vector<MemoryFault> faults_of(const Plan& plan, const std::vector<Segment>& segments,
+                                     const CostModel& costs);
 
  private:
   /// What a rank's arena is made of, whatever the number of its lanes.
@@ -45,7 +48,7 @@ class MemoryCheck {
   static std::int64_t arena_of(const ArenaShape& shape, const std::vector<int>& lanes);
 
   const ModelConfig& model_;
-  const CostModel& costs_;
+  std::mutex mutex_;                         // for what follows
   std::map<std::string, ArenaShape> known_;  // by RankSignatures, but for lanes
   SegmentScratch scratch_;
 };

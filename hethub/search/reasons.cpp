@@ -6,6 +6,7 @@
 
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
+#include "hethub/search/parallel.h"
 
 namespace hethub {
 namespace {
@@ -107,13 +108,17 @@ UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy
   for (int round = 0; round < rounds; ++round) {
     bound.tokens_per_second = 0;
     std::vector<std::int64_t> before;
-    for (KindAlone& kind : bound.kinds) {
-      alone.pins.kinds = {kind.kind};
-      alone.global_batch = kind.sequences;
-      before.push_back(kind.sequences);
-      const Rate rate = best_rate(alone, strategy);
+    for_each_in_parallel(static_cast<int>(bound.kinds.size()), [&](int index) {
+      KindAlone& kind = bound.kinds[index];
+      SearchRequest mine = alone;
+      mine.pins.kinds = {kind.kind};
+      mine.global_batch = kind.sequences;
+      const Rate rate = best_rate(mine, strategy);
       kind.tokens_per_second = rate.tokens_per_second;
       kind.proven = rate.proven;
+    });
+    for (const KindAlone& kind : bound.kinds) {
+      before.push_back(kind.sequences);
       bound.tokens_per_second += kind.tokens_per_second;
     }
     if (bound.tokens_per_second <= 0 || round + 1 == rounds) break;
@@ -132,20 +137,22 @@ std::vector<WithoutKind> without_each_kind(const SearchRequest& request, const S
   const auto devices = devices_by_kind(request);
   if (devices.size() < 2) return all;
   for (const auto& [kind, count] : devices) {
+    all.push_back({.kind = kind});
+  }
+  for_each_in_parallel(static_cast<int>(all.size()), [&](int index) {
     SearchRequest rest = request;
     rest.keep = 1;
     rest.time_limit_s = request.time_limit_s / static_cast<double>(devices.size());
     rest.pins.kinds.clear();
-    for (const auto& [other, other_count] : devices) {
-      if (other != kind) rest.pins.kinds.insert(other);
+    for (const auto& [other, count] : devices) {
+      if (other != all[index].kind) rest.pins.kinds.insert(other);
     }
     try {
       Rate rate = best_rate(rest, strategy);
-      all.push_back({kind, rate.tokens_per_second, rate.proven, std::move(rate.plan)});
-    } catch (const Error&) {
-      all.push_back({kind, 0});  // the pins ask for what is left out
+      all[index] = {all[index].kind, rate.tokens_per_second, rate.proven, std::move(rate.plan)};
+    } catch (const Error&) {  // the pins ask for what is left out
     }
-  }
+  });
   return all;
 }
 

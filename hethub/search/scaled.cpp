@@ -7,6 +7,7 @@
 
 #include "hethub/base/clock.h"
 #include "hethub/search/even_replicas.h"
+#include "hethub/search/parallel.h"
 #include "hethub/search/replica_search.h"
 
 namespace hethub {
@@ -30,9 +31,7 @@ bool alike(const Pipeline& a, const Pipeline& b) {
 
 ScaledSearch::ScaledSearch(const SearchRequest& request)
     : request_(request),
-      own_(request.cache != nullptr ? nullptr
-                                    : std::make_unique<SearchCache>(request.model, request.costs,
-                                                                    request.sequence_length)),
+      own_(own_cache(request)),
       cache_(request.cache != nullptr ? *request.cache : *own_),
       menu_(request, cache_),
       begin_s_(seconds_now()) {
@@ -63,7 +62,7 @@ bool ScaledSearch::surely_fits(const Plan& plan) {
 
 // Whether the plan fits. If not, its kinds are taken to have less by what it lacks.
 bool ScaledSearch::fits(const Plan& plan, const std::vector<Segment>& segments) {
-  const std::vector<MemoryFault> faults = cache_.memory.faults_of(plan, segments);
+  const std::vector<MemoryFault> faults = cache_.memory.faults_of(plan, segments, request_.costs);
   std::map<std::string, std::int64_t> most;
   for (const MemoryFault& fault : faults) {
     most[fault.kind] = std::max(most[fault.kind], fault.bytes_short);
@@ -80,8 +79,8 @@ bool ScaledSearch::fits(const Plan& plan, const std::vector<Segment>& segments) 
 }
 
 double ScaledSearch::threshold() const {
-  return result_.best.size() < request_.keep ? std::numeric_limits<double>::infinity()
-                                             : result_.best.back().plan.predicted_step_seconds;
+  return kept_.size() < request_.keep ? std::numeric_limits<double>::infinity()
+                                      : kept_.back().plan.predicted_step_seconds;
 }
 
 // What no simulation of these pipelines is faster than: a stage does nothing before its first
@@ -109,13 +108,55 @@ double ScaledSearch::least_seconds(const std::vector<ChosenPipeline>& pipelines)
 
 // Whether they fit, or are proven slower than what is kept.
 bool ScaledSearch::consider(const std::vector<ChosenPipeline>& pipelines) {
-  if (least_seconds(pipelines) >= threshold()) return true;
-  const Plan plan = menu_.plan_of(pipelines);
-  if (is_kept(plan)) return true;
-  const std::vector<Segment> segments = segments_of(plan, request_.model);
-  if (!surely_fits(plan) && !fits(plan, segments)) return false;
-  keep(plan, segments);
-  return true;
+  const std::int64_t too_big = result_.too_big;
+  consider_all({pipelines});
+  return result_.too_big == too_big;
+}
+
+// Two at a time, whatever the number of processors: what is passed over must not depend on it.
+void ScaledSearch::consider_all(const std::vector<std::vector<ChosenPipeline>>& sets) {
+  const std::size_t most_at_once = request_.quick ? 1 : 2;
+  for (std::size_t next = 0; next < sets.size();) {
+    const bool late = seconds_left() < request_.time_limit_s / 2;
+    if (late && !kept_.empty()) return;
+    std::vector<Trial> trials;
+    for (; next < sets.size() && trials.size() < most_at_once; ++next) {
+      if (least_seconds(sets[next]) >= threshold()) continue;
+      Trial trial{.plan = menu_.plan_of(sets[next])};
+      if (!is_kept(trial.plan)) trials.push_back(std::move(trial));
+    }
+    for_each_in_parallel(static_cast<int>(trials.size()), [&](int index) {
+      trials[index].segments = segments_of(trials[index].plan, request_.model);
+    });
+    std::erase_if(trials, [&](const Trial& trial) {
+      return !surely_fits(trial.plan) && !fits(trial.plan, trial.segments);
+    });
+    simulate_all(trials);
+    for (Trial& trial : trials) {
+      keep(std::move(trial));
+    }
+  }
+}
+
+void ScaledSearch::simulate_all(std::vector<Trial>& trials) {
+  for_each_in_parallel(static_cast<int>(trials.size()), [&](int index) {
+    Trial& trial = trials[index];
+    const Plan& plan = trial.plan;
+    StepNumbers numbers = cache_.pricer.numbers(plan, trial.segments);
+    if (request_.quick) {
+      const double seconds = cache_.pricer.step_seconds(plan, trial.segments, numbers);
+      const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);
+      trial.prediction = {.step_seconds = seconds, .tokens_per_second = tokens / seconds};
+    } else {
+      trial.prediction = predict({.plan = plan,
+                                  .segments = trial.segments,
+                                  .numbers = std::move(numbers),
+                                  .arena_bytes = std::vector<std::int64_t>(plan.world_size(), 0)},
+                                 request_.model, request_.costs);
+    }
+    trial.plan.predicted_step_seconds = trial.prediction.step_seconds;
+  });
+  result_.simulated += std::ssize(trials);
 }
 
 // Chooses pipelines, at most so many, of all kinds (-1) or one, and simulates them. Returns their
@@ -139,24 +180,17 @@ std::int64_t ScaledSearch::try_plan(int only_kind, std::int64_t most_replicas) {
 }
 
 bool ScaledSearch::is_kept(const Plan& plan) const {
-  return std::any_of(result_.best.begin(), result_.best.end(),
-                     [&](const Candidate& one) { return one.plan.pipelines == plan.pipelines; });
+  return std::any_of(kept_.begin(), kept_.end(),
+                     [&](const Trial& trial) { return trial.plan.pipelines == plan.pipelines; });
 }
 
-void ScaledSearch::keep(const Plan& plan, const std::vector<Segment>& segments) {
-  StepBuilder builder(request_.costs);
-  write_step(builder, plan, segments, cache_.pricer.numbers(plan, segments),
-             cluster_ranks_of(plan, request_.costs.ranks()), Labels::kNone);
-  Candidate candidate{plan};
-  candidate.plan.predicted_step_seconds =
-      simulate(builder.step(), SimDetail::kEndsOnly).step_seconds;
-  ++result_.simulated;
-  const auto faster = [](const Candidate& a, const Candidate& b) {
+void ScaledSearch::keep(Trial trial) {
+  const auto faster = [](const Trial& a, const Trial& b) {
     return a.plan.predicted_step_seconds < b.plan.predicted_step_seconds;
   };
-  result_.best.insert(std::upper_bound(result_.best.begin(), result_.best.end(), candidate, faster),
-                      candidate);
-  if (result_.best.size() > request_.keep) result_.best.pop_back();
+  const auto place = std::upper_bound(kept_.begin(), kept_.end(), trial, faster);
+  kept_.insert(place, std::move(trial));
+  if (kept_.size() > request_.keep) kept_.pop_back();
 }
 
 // The table knows no latency of an exchange, so fewer pipelines are tried, too. To simulate a plan
@@ -176,33 +210,25 @@ void ScaledSearch::try_even() {
   constexpr int kMostRounds = 4;
   const std::size_t most_plans = request_.quick ? 3 : 8;
   const std::vector<double> usable = usable_bytes_;
-  for (int round = 0; round < kMostRounds && result_.best.empty(); ++round) {
+  for (int round = 0; round < kMostRounds && kept_.empty(); ++round) {
     const PipelineTables table = menu_.tables(usable_bytes_, false);
-    for (const auto& pipelines : EvenReplicas(table).best(most_plans)) {
-      const bool late = seconds_left() < request_.time_limit_s / 2;
-      if (late && !result_.best.empty()) break;
-      consider(pipelines);
-    }
+    consider_all(EvenReplicas(table).best(most_plans));
   }
   usable_bytes_ = usable;
 }
 
-// What is kept is predicted in full, and its memory planned in full.
-void ScaledSearch::predict_kept() {
-  for (Candidate& one : result_.best) {
-    const Plan& plan = one.plan;
-    const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);
-    one.prediction = {.step_seconds = plan.predicted_step_seconds,
-                      .tokens_per_second = tokens / plan.predicted_step_seconds};
-    if (request_.quick) continue;
-    const std::vector<Segment> segments = segments_of(plan, request_.model);
-    one.prediction = predict({.plan = plan,
-                              .segments = segments,
-                              .numbers = cache_.pricer.numbers(plan, segments),
-                              .arena_bytes = cache_.memory.arenas_of(plan, segments)},
-                             request_.model, request_.costs);
-    one.plan.predicted_step_seconds = one.prediction.step_seconds;
+// What is kept is told what memory it takes.
+void ScaledSearch::finish_kept() {
+  for (Trial& trial : kept_) {
+    if (!request_.quick) {
+      const std::vector<std::int64_t> arenas = cache_.memory.arenas_of(trial.plan, trial.segments);
+      for (RankPrediction& rank : trial.prediction.ranks) {
+        rank.arena_bytes = arenas[rank.rank];
+      }
+    }
+    result_.best.push_back({std::move(trial.plan), std::move(trial.prediction)});
   }
+  kept_.clear();
 }
 
 SearchResult ScaledSearch::run() {
@@ -212,15 +238,15 @@ SearchResult ScaledSearch::run() {
     devices += ranks.size();
   }
   constexpr std::size_t kFew = 32;
-  const bool thorough = (devices <= kFew && !request_.quick) || result_.best.empty();
+  const bool thorough = (devices <= kFew && !request_.quick) || kept_.empty();
   if (thorough) try_more_and_more(-1, request_.time_limit_s / 2);
   for (int kind = 0; thorough && menu_.kinds().size() > 1 && kind < std::ssize(menu_.kinds());
        ++kind) {
     try_more_and_more(kind, request_.time_limit_s / 4 / static_cast<double>(menu_.kinds().size()));
   }
-  if (result_.best.empty()) consider({menu_.longest()});  // what needs the least memory
-  if (result_.best.empty()) return std::move(result_);
-  predict_kept();
+  if (kept_.empty()) consider({menu_.longest()});  // what needs the least memory
+  if (kept_.empty()) return std::move(result_);
+  finish_kept();
   result_.bound_seconds = menu_.work_bound();
   if (thorough) {
     const ReplicaResult relaxed = search_replicas(menu_.tables(usable_bytes_, true),

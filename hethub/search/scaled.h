@@ -26,17 +26,26 @@ class ScaledSearch {
   SearchResult run();
 
  private:
+  /// A plan with what is computed of it once.
+  struct Trial {
+    Plan plan = {};
+    std::vector<Segment> segments = {};
+    Prediction prediction = {};  // without memory; if quick, of the times only
+  };
+
   bool surely_fits(const Plan& plan);
   bool fits(const Plan& plan, const std::vector<Segment>& segments);
   bool consider(const std::vector<ChosenPipeline>& pipelines);
+  void consider_all(const std::vector<std::vector<ChosenPipeline>>& sets);
+  void simulate_all(std::vector<Trial>& trials);
   double least_seconds(const std::vector<ChosenPipeline>& pipelines);
   double threshold() const;
   std::int64_t try_plan(int only_kind, std::int64_t most_replicas);
   void try_more_and_more(int only_kind, double seconds);
   void try_even();
-  void predict_kept();
+  void finish_kept();
   bool is_kept(const Plan& plan) const;
-  void keep(const Plan& plan, const std::vector<Segment>& segments);
+  void keep(Trial trial);
   double seconds_left() const;
 
   const SearchRequest& request_;
@@ -44,6 +53,7 @@ class ScaledSearch {
   SearchCache& cache_;
   StageMenu menu_;
   std::vector<double> usable_bytes_ = {};  // by kind
+  std::vector<Trial> kept_ = {};           // fastest first
   SearchResult result_ = {};
   double begin_s_ = 0;
 };

@@ -1,22 +1,56 @@
 #pragma once
 
+#include <memory>
+
 #include "hethub/search/memory_check.h"
 #include "hethub/search/stage_memory.h"
 #include "hethub/search/stage_pricer.h"
+#include "hethub/search/strategy.h"
 
 namespace hethub {
 
-/// What searches for one model, cluster and sequence length find out alike. One thread at a time.
-struct SearchCache {
+/// What searches for one model, cluster and sequence length find out alike. Calls may come from
+/// several threads at once.
+class SearchCache {
+ private:
+  struct OfModel {
+    OfModel(const ModelConfig& all, std::int64_t sequence_length)
+        : model(all),
+          programs(all, sequence_length),
+          memory(all),
+          stage_memory(all, sequence_length) {}
+
+    const ModelConfig& model;
+    StagePrograms programs;
+    MemoryCheck memory;
+    StageMemory stage_memory;
+  };
+
+  std::shared_ptr<OfModel> of_model_;  // shared by the caches of one model
+
+ public:
   /// Keeps references to both.
   SearchCache(const ModelConfig& model, const CostModel& costs, std::int64_t sequence_length)
-      : pricer(model, costs, sequence_length),
-        memory(model, costs),
-        stage_memory(model, sequence_length) {}
+      : of_model_(std::make_shared<OfModel>(model, sequence_length)),
+        pricer(model, costs, of_model_->programs),
+        memory(of_model_->memory),
+        stage_memory(of_model_->stage_memory) {}
+
+  /// For other costs or another cluster: shares what does not follow from them.
+  SearchCache(const SearchCache& like, const CostModel& costs)
+      : of_model_(like.of_model_),
+        pricer(of_model_->model, costs, of_model_->programs),
+        memory(of_model_->memory),
+        stage_memory(of_model_->stage_memory) {}
+
+  std::int64_t sequence_length() const { return of_model_->programs.sequence_length(); }
 
   StagePricer pricer;
-  MemoryCheck memory;
-  StageMemory stage_memory;
+  MemoryCheck& memory;
+  StageMemory& stage_memory;
 };
+
+/// A cache for a request that brings none; null for one that does.
+std::unique_ptr<SearchCache> own_cache(const SearchRequest& request);
 
 }  // namespace hethub

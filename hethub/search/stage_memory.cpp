@@ -29,6 +29,13 @@ StageBytes plus(const StageBytes& a, const StageBytes& b, std::int64_t times) {
 
 }  // namespace
 
+StageMemory::StageMemory(const ModelConfig& model, std::int64_t sequence_length)
+    : model_(model), sequence_length_(sequence_length) {
+  for (const TensorShard& shard : shards_of(model_, {0, 1, true, true}, {})) {
+    largest_tensor_ = std::max(largest_tensor_, shard.count * 4);
+  }
+}
+
 // Of the stages of one pipeline over a model of as many layers as `ranges` end with.
 std::vector<StageBytes> StageMemory::bytes_of_stages(const std::vector<LayerRange>& ranges,
                                                      int sequences, Recompute recompute,
@@ -68,6 +75,7 @@ StageMemory::Parts StageMemory::measure(int sequences, Recompute recompute, int 
 }
 
 StageBytes StageMemory::of(LayerRange range, int sequences, Recompute recompute, int width) {
+  const std::lock_guard lock(mutex_);
   const auto [place, is_new] = known_.try_emplace({sequences, recompute, width});
   if (is_new) place->second = measure(sequences, recompute, width);
   const Parts& parts = place->second;
@@ -79,11 +87,6 @@ StageBytes StageMemory::of(LayerRange range, int sequences, Recompute recompute,
 }
 
 std::int64_t StageMemory::arena_limit(const Plan& plan, const RankPosition& at) {
-  if (largest_tensor_ == 0) {
-    for (const TensorShard& shard : shards_of(model_, {0, 1, true, true}, {})) {
-      largest_tensor_ = std::max(largest_tensor_, shard.count * 4);
-    }
-  }
   const Pipeline& pipeline = plan.pipelines[at.pipeline];
   const Stage& stage = pipeline.stages[at.stage];
   const LayerRange range = stage.layers.front();

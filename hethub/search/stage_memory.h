@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <tuple>
 #include <vector>
 
@@ -25,12 +26,11 @@ struct StageBytes {
 
 /// The bytes of any stage of one model, from the MemoryPlans of five small stages: a first, a last,
 /// two between them and one that is all. Exact up to alignment for `held`, `state` and `lane`; what
-/// is shared is taken to grow evenly with the layers.
+/// is shared is taken to grow evenly with the layers. Calls may come from several threads at once.
 class StageMemory {
  public:
   /// Keeps a reference to the model.
-  StageMemory(const ModelConfig& model, std::int64_t sequence_length)
-      : model_(model), sequence_length_(sequence_length) {}
+  StageMemory(const ModelConfig& model, std::int64_t sequence_length);
 
   /// Of layers [range), of which the first come with the embedding and the last with the head, on
   /// each rank of a tensor-parallel group of that width.
@@ -56,8 +56,9 @@ class StageMemory {
 
   const ModelConfig& model_;
   std::int64_t sequence_length_;
+  std::int64_t largest_tensor_ = 0;                              // bytes
+  std::mutex mutex_;                                             // for what follows
   std::map<std::tuple<int, Recompute, int>, Parts> known_ = {};  // by sequences and width
-  std::int64_t largest_tensor_ = 0;                              // bytes; 0: not known yet
 };
 
 }  // namespace hethub

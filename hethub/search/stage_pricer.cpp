@@ -8,7 +8,6 @@
 #include "hethub/plan/schedule.h"
 #include "hethub/predict/alike_pipelines.h"
 #include "hethub/predict/group_price.h"
-#include "hethub/program/differentiate.h"
 
 namespace hethub {
 namespace {
@@ -34,40 +33,12 @@ const std::vector<std::string>& priced_schedules() {
   return kPriced;
 }
 
-// Layers differ in their windows alone.
-StagePricer::StagePricer(const ModelConfig& model, const CostModel& costs,
-                         std::int64_t sequence_length)
-    : model_(model), costs_(costs), sequence_length_(sequence_length), distinct_(model) {
-  distinct_.windows.clear();
-  for (const std::int64_t window : model.windows) {
-    const auto found = std::find(distinct_.windows.begin(), distinct_.windows.end(), window);
-    layer_sort_.push_back(static_cast<int>(found - distinct_.windows.begin()));
-    if (found == distinct_.windows.end()) distinct_.windows.push_back(window);
-  }
-  distinct_.layers = static_cast<int>(distinct_.windows.size());
-}
-
-const StagePricer::Programs& StagePricer::programs(int sequences, const TensorParallel& parallel) {
-  const auto [place, is_new] = programs_.try_emplace({sequences, parallel.width, parallel.layout});
-  if (!is_new) return place->second;
-  const BatchShape shape{.sequences = sequences, .sequence_length = sequence_length_};
-  const Program forward =
-      build_forward(distinct_, {0, distinct_.layers, true, true}, shape, parallel);
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-    Program& program = place->second[static_cast<std::size_t>(recompute)];
-    program = forward;
-    DifferentiateOptions options;
-    add_recompute({recompute, {0, distinct_.layers}}, options);
-    differentiate(program, options);
-  }
-  return place->second;
-}
-
 PhaseSeconds StagePricer::phase_seconds(const std::string& kind, const Program& program,
                                         Phase phase, const GroupPrice& group) const {
-  const LayerCosts costs = price_by_layer(costs_, kind, program, phase, distinct_.layers, group);
+  const LayerCosts costs =
+      price_by_layer(costs_, kind, program, phase, programs_.distinct().layers, group);
   LayerParts<double> parts{.before = costs.before.seconds, .after = costs.after.seconds};
-  for (const int sort : layer_sort_) {
+  for (const int sort : programs_.layer_sort()) {
     parts.layers.push_back(costs.layers[sort].seconds);
   }
   return PhaseSeconds(parts);
@@ -87,6 +58,7 @@ std::vector<int> StagePricer::devices_of_group(const std::string& kind, int widt
 
 const StagePricer::Table& StagePricer::table(const std::string& kind, int sequences,
                                              const TensorParallel& parallel) {
+  const std::lock_guard lock(mutex_);
   const auto [place, is_new] =
       tables_.try_emplace({kind, sequences, parallel.width, parallel.layout});
   Table& table = place->second;
@@ -95,13 +67,13 @@ const StagePricer::Table& StagePricer::table(const std::string& kind, int sequen
   const GroupPrice group = [&](const GroupStart& op, DType dtype) {
     return pricer.seconds(op, dtype);
   };
-  const Programs& made = programs(sequences, parallel);
+  const StagePrograms::ByRecompute& made = programs_.of(sequences, parallel);
   table.forward = phase_seconds(kind, made.front(), Phase::kForward, group);
   for (std::size_t recompute = 0; recompute < made.size(); ++recompute) {
     table.backward[recompute] = phase_seconds(kind, made[recompute], Phase::kBackward, group);
   }
-  const BatchShape shape{.sequences = sequences, .sequence_length = sequence_length_};
-  table.sent_bytes = static_cast<double>(sent_spec(distinct_, shape).bytes());
+  const BatchShape shape{.sequences = sequences, .sequence_length = programs_.sequence_length()};
+  table.sent_bytes = static_cast<double>(sent_spec(programs_.distinct(), shape).bytes());
   return table;
 }
 
@@ -127,6 +99,7 @@ StageNumbers StagePricer::stage(const std::string& kind, int sequences, LayerRan
 }
 
 double StagePricer::seconds(const std::string& kind, const Op& op) {
+  const std::lock_guard lock(mutex_);
   const auto [place, is_new] = ops_.try_emplace({kind, op.body.index(), elements_of(op)}, 0.0);
   if (is_new) place->second = costs_.op_cost(kind, op).seconds;
   return place->second;
@@ -178,6 +151,14 @@ void StagePricer::add_stages(const Plan& plan, StepNumbers& numbers) {
       stages.back().sent_bytes *= static_cast<double>(pipeline.micro_batch_size) / own;
     }
   }
+}
+
+double StagePricer::step_seconds(const Plan& plan, const std::vector<Segment>& segments,
+                                 const StepNumbers& numbers) const {
+  StepBuilder builder(costs_);
+  write_step(builder, plan, segments, numbers, cluster_ranks_of(plan, costs_.ranks()),
+             Labels::kNone);
+  return simulate(builder.step(), SimDetail::kEndsOnly).step_seconds;
 }
 
 StepNumbers StagePricer::numbers(const Plan& plan, const std::vector<Segment>& segments) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "hethub/predict/plan_step.h"
 #include "hethub/predict/pricing.h"
 #include "hethub/program/program.h"
+#include "hethub/search/stage_programs.h"
 
 namespace hethub {
 
@@ -23,11 +25,12 @@ const std::vector<std::string>& priced_schedules();
 
 /// The numbers of any plan of one model, without building its programs each time: the costs of the
 /// whole model's program, sorted by layer, are summed over a stage's layers. They equal numbers_of
-/// the plan's rank plans.
+/// the plan's rank plans. Calls may come from several threads at once.
 class StagePricer {
  public:
-  /// Keeps references to both.
-  StagePricer(const ModelConfig& model, const CostModel& costs, std::int64_t sequence_length);
+  /// Keeps references to all. `programs` are of the model.
+  StagePricer(const ModelConfig& model, const CostModel& costs, StagePrograms& programs)
+      : model_(model), costs_(costs), programs_(programs) {}
 
   /// One micro-batch of `sequences` on layers [range) of the model, on a tensor-parallel group of a
   /// kind, within a node; the first layers come with the embedding, the last with the head.
@@ -52,6 +55,10 @@ class StagePricer {
   /// The numbers of a plan.
   StepNumbers numbers(const Plan& plan, const std::vector<Segment>& segments);
 
+  /// Seconds of a step of a plan that has these numbers.
+  double step_seconds(const Plan& plan, const std::vector<Segment>& segments,
+                      const StepNumbers& numbers) const;
+
   /// The optimizer's part of them: check_seconds, norm_seconds and update_seconds. Where one
   /// pipeline stands for all that are alike (see write_step), its ranks' are those of all.
   void add_optimizer(const Plan& plan, const std::vector<Segment>& segments, StepNumbers& numbers);
@@ -66,11 +73,6 @@ class StagePricer {
   /// Kind, sequences, tensor-parallel width and layout.
   using TableKey = std::tuple<std::string, int, int, TensorLayout>;
 
-  /// Sequences, tensor-parallel width and layout.
-  using ProgramKey = std::tuple<int, int, TensorLayout>;
-  using Programs = std::array<Program, 3>;  // by Recompute of every layer
-
-  const Programs& programs(int sequences, const TensorParallel& parallel);
   PhaseSeconds phase_seconds(const std::string& kind, const Program& program, Phase phase,
                              const GroupPrice& group) const;
   const Table& table(const std::string& kind, int sequences, const TensorParallel& parallel);
@@ -79,11 +81,9 @@ class StagePricer {
 
   const ModelConfig& model_;
   const CostModel& costs_;
-  std::int64_t sequence_length_;
-  ModelConfig distinct_;         // the model with only one layer of each sort
-  std::vector<int> layer_sort_;  // by layer: its position there
+  StagePrograms& programs_;
+  std::mutex mutex_;  // for what follows
   std::map<TableKey, Table> tables_;
-  std::map<ProgramKey, Programs> programs_;  // alike for all kinds
   // Seconds of the optimizer's ops, by kind, op and elements.
   std::map<std::tuple<std::string, std::size_t, std::int64_t>, double> ops_;
 };

@@ -5,6 +5,7 @@
 #include "hethub/base/error.h"
 #include "hethub/search/exact.h"
 #include "hethub/search/scaled.h"
+#include "hethub/search/search_cache.h"
 
 namespace hethub {
 namespace {
@@ -84,6 +85,11 @@ class ExactStrategy : public Strategy {
 };
 
 }  // namespace
+
+std::unique_ptr<SearchCache> own_cache(const SearchRequest& request) {
+  if (request.cache != nullptr) return nullptr;
+  return std::make_unique<SearchCache>(request.model, request.costs, request.sequence_length);
+}
 
 SearchRequest request_on(const CostModel& costs, const SearchRequest& like) {
   SearchRequest request(costs);

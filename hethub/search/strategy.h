@@ -17,7 +17,7 @@
 
 namespace hethub {
 
-struct SearchCache;
+class SearchCache;
 
 /// Parts of a plan that the user fixes. What is not set is free.
 struct Pins {
@@ -54,7 +54,8 @@ struct SearchRequest {
   Pins pins = {};
   bool quick = false;  ///< with many devices, take what is found at once, and predict of it only
                        ///< step_seconds and tokens_per_second
-  SearchCache* cache = nullptr;  ///< of this model, cluster and sequence length; null: its own
+  SearchCache* cache = nullptr;  ///< of this model, cluster and sequence length; null: its own;
+                                 ///< see own_cache
 
   /// Those of `schedules` that the pins leave: at least one.
   std::vector<std::string> allowed_schedules() const {

@@ -367,7 +367,8 @@ TEST(StagePricer, its_numbers_are_those_of_the_rank_plans) {
     const std::vector<Segment> segments = segments_of(plan, model);
     const RankPlans ranks = distinct_rank_plans(plan, model, segments);
     const StepNumbers expected = numbers_of(plan, ranks, costs);
-    StagePricer pricer(model, costs, plan.sequence_length);
+    StagePrograms programs(model, plan.sequence_length);
+    StagePricer pricer(model, costs, programs);
     const StepNumbers found = pricer.numbers(plan, segments);
     for (std::size_t pipeline = 0; pipeline < 2; ++pipeline) {
       for (std::size_t stage = 0; stage < 2; ++stage) {

@@ -48,7 +48,6 @@ Pipeline random_pipeline(std::mt19937& random, int layers, int& next_rank) {
 
 TEST(StageMemory, its_limit_holds_for_the_arena_of_every_rank_and_is_near) {
   std::mt19937 random(4);
-  const CostModel costs(example_cluster(64, 0), {});
   double farthest = 1;
   for (int round = 0; round < 60; ++round) {
     const ModelConfig model = wide_model(8, round % 2 == 1);
@@ -59,7 +58,7 @@ TEST(StageMemory, its_limit_holds_for_the_arena_of_every_rank_and_is_near) {
     }
     Plan plan = example_plan(pipelines, round % 4 == 0 ? "gpipe" : "1f1b");
     plan.bucket_bytes = 1 << 20;
-    MemoryCheck check(model, costs);
+    MemoryCheck check(model);
     StageMemory memory(model, plan.sequence_length);
     const std::vector<std::int64_t> arenas = check.arenas_of(plan, segments_of(plan, model));
     for_each_rank(plan, [&](const RankPosition& at, int rank) {

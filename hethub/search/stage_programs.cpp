@@ -1,0 +1,40 @@
+#include "hethub/search/stage_programs.h"
+
+#include <algorithm>
+
+#include "hethub/model/decoder.h"
+#include "hethub/plan/plan.h"
+#include "hethub/program/differentiate.h"
+
+namespace hethub {
+
+// Layers differ in their windows alone.
+StagePrograms::StagePrograms(const ModelConfig& model, std::int64_t sequence_length)
+    : distinct_(model), sequence_length_(sequence_length) {
+  distinct_.windows.clear();
+  for (const std::int64_t window : model.windows) {
+    const auto found = std::find(distinct_.windows.begin(), distinct_.windows.end(), window);
+    layer_sort_.push_back(static_cast<int>(found - distinct_.windows.begin()));
+    if (found == distinct_.windows.end()) distinct_.windows.push_back(window);
+  }
+  distinct_.layers = static_cast<int>(distinct_.windows.size());
+}
+
+const StagePrograms::ByRecompute& StagePrograms::of(int sequences, const TensorParallel& parallel) {
+  const std::lock_guard lock(mutex_);
+  const auto [place, is_new] = known_.try_emplace({sequences, parallel.width, parallel.layout});
+  if (!is_new) return place->second;
+  const BatchShape shape{.sequences = sequences, .sequence_length = sequence_length_};
+  const Program forward =
+      build_forward(distinct_, {0, distinct_.layers, true, true}, shape, parallel);
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    Program& program = place->second[static_cast<std::size_t>(recompute)];
+    program = forward;
+    DifferentiateOptions options;
+    add_recompute({recompute, {0, distinct_.layers}}, options);
+    differentiate(program, options);
+  }
+  return place->second;
+}
+
+}  // namespace hethub
