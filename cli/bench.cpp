@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -14,6 +15,7 @@
 #include "cli/bench_rank.h"
 #include "cli/bench_text.h"
 #include "cli/flight.h"
+#include "cli/meeting.h"
 #include "cli/temporary_folder.h"
 #include "cli/verb.h"
 #include "hethub/accel/registry.h"
@@ -45,6 +47,9 @@ struct Options {
   std::string show = {};
   std::string output = {};
   std::string result = {};  // where rank 0 leaves its rows: this process is a rank
+  std::string inject = {};
+  int port = 0;  // of ranks started here; 0: one that is free
+  MeetingOptions meeting = {};
   bool tune = false;
   bool pairs = false;
   bool host_staged = false;
@@ -99,6 +104,15 @@ std::vector<CollectiveOp> ops_of(const Options& options) {
   return ops;
 }
 
+// "numel:rank=0,x2".
+void read_injection(const std::string& spec, CommBench& bench) {
+  int end = 0;
+  const int read = std::sscanf(spec.c_str(), "numel:rank=%d,x%d%n", &bench.numel_rank,
+                               &bench.numel_factor, &end);
+  if (read == 2 && end == static_cast<int>(spec.size()) && bench.numel_factor > 0) return;
+  refuse("--inject", spec, "numel:rank=R,xN");
+}
+
 CommBench bench_of(const Options& options) {
   CommBench bench{.ops = ops_of(options),
                   .root = options.root,
@@ -116,6 +130,7 @@ CommBench bench_of(const Options& options) {
   bench.reduction =
       static_cast<Reduction>(position_of(kReductionNames, options.reduction, "--reduction",
                                          [](std::string_view name) { return name; }));
+  if (!options.inject.empty()) read_injection(options.inject, bench);
   if (!options.choices.empty()) bench.choices = read_choices(options.choices);
   if (options.root >= options.ranks) {
     refuse("--root", text(options.root), text("0 to ", options.ranks - 1));
@@ -125,16 +140,18 @@ CommBench bench_of(const Options& options) {
 
 // ---- one rank -----------------------------------------------------------------------------------
 
-int run_as_rank(const Options& options) {
-  RendezvousOptions meeting = rendezvous_from_environment(process_environment());
+// The rows come back on rank 0.
+Json run_as_rank(const Options& options, RendezvousOptions meeting) {
   meeting.force_tcp = options.transport == "tcp";
   const auto rank = static_cast<std::size_t>(meeting.rank);
   const auto backend = open_backend(options.backends[rank % options.backends.size()], {});
-  run_in_world(meeting, {.at_end = options.dump}, [&](Messenger& messenger) {
-    const Json rows = run_comm_bench(bench_of(options), messenger, *backend);
-    if (rank == 0) write_file(options.result, rows.dump());
+  FlightOptions flight = options.meeting.flight;
+  flight.at_end = options.dump;
+  Json rows;
+  run_in_world(meeting, flight, [&](Messenger& messenger) {
+    rows = run_comm_bench(bench_of(options), messenger, *backend);
   });
-  return 0;
+  return rows;
 }
 
 // ---- the command --------------------------------------------------------------------------------
@@ -164,6 +181,7 @@ LaunchOptions ranks_of(const Options& options, const std::filesystem::path& resu
     if (!options.cores.empty()) command.cores = {options.cores[at % options.cores.size()]};
     launch.ranks.push_back(std::move(command));
   }
+  launch.master_port = options.port;
   launch.on_line = [](std::string_view line, bool) { std::cerr << line << '\n'; };
   return launch;
 }
@@ -233,18 +251,7 @@ void write_tuned(const Json& rows, const ChoiceTable& base, const std::string& o
   write_file(output, choices_text(tuned_choices(times, base)));
 }
 
-int run(const Options& options, bool json) {
-  const CommBench bench = bench_of(options);  // faults of the options are told here, once
-  if (!options.show.empty()) return show(options, bench, json);
-  if (!options.result.empty()) return run_as_rank(options);
-  if (options.tune && options.output.empty()) {
-    refuse("--tune", "no --output", "where to write the table of choices");
-  }
-  const TemporaryFolder folder("bench");
-  const std::filesystem::path result = folder.path / "rows.json";
-  const LaunchResult ended = run_ranks(ranks_of(options, result));
-  if (ended.exit_status != 0) return ended.exit_status;
-  const Json rows = read_document(result);
+int report(const Options& options, const CommBench& bench, const Json& rows, bool json) {
   if (json) {
     std::cout << rows.dump(1) << '\n';
   } else {
@@ -252,6 +259,30 @@ int run(const Options& options, bool json) {
   }
   if (options.tune) write_tuned(rows, bench.choices, options.output);
   return wrong_in(rows) == 0 ? 0 : 1;
+}
+
+int run(const Options& options, bool json) {
+  const CommBench bench = bench_of(options);  // faults of the options are told here, once
+  if (!options.show.empty()) return show(options, bench, json);
+  if (options.tune && options.output.empty()) {
+    refuse("--tune", "no --output", "where to write the table of choices");
+  }
+  // A rank that another bench has started need not say so.
+  const RendezvousOptions meeting = options.result.empty()
+                                        ? meeting_of(options.meeting)
+                                        : rendezvous_from_environment(process_environment());
+  if (meeting.world_size > 1) {
+    const Json rows = run_as_rank(options, meeting);
+    if (meeting.rank != 0) return 0;
+    if (options.result.empty()) return report(options, bench, rows, json);
+    write_file(options.result, rows.dump());
+    return 0;
+  }
+  const TemporaryFolder folder("bench");
+  const std::filesystem::path result = folder.path / "rows.json";
+  const LaunchResult ended = run_ranks(ranks_of(options, result));
+  if (ended.exit_status != 0) return ended.exit_status;
+  return report(options, bench, read_document(result), json);
 }
 
 void add_what(CLI::App& command, Options& options) {
@@ -278,9 +309,12 @@ void add_what(CLI::App& command, Options& options) {
 }
 
 void add_where(CLI::App& command, Options& options) {
-  command.add_option("--ranks", options.ranks, "how many, all on this host")
+  command.add_option("--ranks", options.ranks, "how many to start, all on this host")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  command
+      .add_option("--port", options.port, "where rank 0 of them listens; default: one that is free")
+      ->check(CLI::Range(1, 65535));
   command.add_option("--backends", options.backends, "of the ranks, in turn")
       ->delimiter(',')
       ->capture_default_str();
@@ -299,15 +333,19 @@ void add_where(CLI::App& command, Options& options) {
       ->capture_default_str();
   command.add_flag("--dump", options.dump)
       ->description("each rank ends with its flight recorder, on standard error");
+  command.add_option("--inject", options.inject, "numel:rank=R,xN: a fault, for tests");
   command.add_option("--result", options.result)->group("");
+  add_meeting(command, options.meeting);
 }
 
 void add_comm(CLI::App& bench, VerbCall& call) {
-  CLI::App& command = *bench.add_subcommand("comm", "time collectives between ranks of this host");
+  CLI::App& command = *bench.add_subcommand("comm", "time collectives between ranks");
   const auto options = std::make_shared<Options>();
   add_what(command, *options);
   add_where(command, *options);
   command.footer(
+      "Starts its ranks on this host; or is one of ranks that were started otherwise, by torchrun, "
+      "srun,\nmpirun, or with --rank and --world-size on each host.\n"
       "Time: the median of five batches of calls, of each the slowest rank's. algbw = size / "
       "time;\n"
       "busbw is that times what the busiest rank must send, as in nccl-tests. #wrong counts "

@@ -237,6 +237,7 @@ class Bench {
     Collective call{
         .op = op, .dtype = bench_.dtype, .reduction = bench_.reduction, .root = bench_.root};
     call.count = bytes / size_of(call.dtype);
+    if (messenger_.rank() == bench_.numel_rank) call.count *= bench_.numel_factor;
     if (op == CollectiveOp::kAllToAll) call.count *= messenger_.world_size();
     RowTimer timer(bench_, communicator, *port_, call);
     Json row = {{"name", text(name_of(op), ' ', transport_, ' ', messenger_.world_size(), " ranks ",

@@ -25,7 +25,9 @@ struct CommBench {
   std::string algorithm = {};   ///< instead of the table's, if not empty
   bool all_algorithms = false;  ///< each in turn, in place only
   bool pairs = false;           ///< also messages between each two ranks
-  bool host_staged = false;     ///< the slow route, also where the CPU addresses the memory
+  int numel_rank = -1;          ///< this rank's calls have numel_factor times the elements: a fault
+  int numel_factor = 1;
+  bool host_staged = false;  ///< the slow route, also where the CPU addresses the memory
 };
 
 /// "16 KiB", "1000 B".

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "cli/devices_routes.h"
 #include "cli/verb.h"
 #include "hethub/accel/host.h"
 #include "hethub/accel/registry.h"
@@ -25,6 +26,7 @@ struct DevicesArguments {
   std::vector<std::string> backends = {};  // all if empty
   std::string interfaces = {};             // a list, as --iface has it
   bool net = false;
+  bool routes = false;
 };
 
 // Those of the list, if there is one.
@@ -166,6 +168,10 @@ int run_devices(const DevicesArguments& arguments, bool json) {
   if (arguments.net) return print_net(arguments.interfaces, json);
   const std::vector<FoundDevice> devices = chosen(find_devices(), arguments.backends);
   if (!arguments.cluster.empty()) write_cluster_file(devices, arguments.cluster);
+  if (arguments.routes) {
+    print_routes(devices, json);
+    return 0;
+  }
   const Host host = read_host();
   if (json) {
     print_json(devices, host);
@@ -182,13 +188,15 @@ int run_devices(const DevicesArguments& arguments, bool json) {
 void add_devices(CLI::App& app, VerbCall& call) {
   CLI::App& command = *app.add_subcommand("devices", "say which accelerators are here");
   command.footer(
-      "Examples:\n  hethub devices --cluster cluster.json\n  hethub devices --net --iface "
-      "^docker0");
+      "Examples:\n  hethub devices --cluster cluster.json\n  hethub devices --routes\n"
+      "  hethub devices --net --iface ^docker0");
   const auto arguments = std::make_shared<DevicesArguments>();
   command.add_option("--cluster", arguments->cluster, "write what is here as a cluster file");
   command.add_option("--backends", arguments->backends, "only these; default: all")->delimiter(',');
   command.add_flag("--net", arguments->net)
       ->description("say which address ranks on other hosts would be told");
+  command.add_flag("--routes", arguments->routes)
+      ->description("say how bytes would travel between each two of them, and why not faster");
   command.add_option("--iface", arguments->interfaces, "for --net: eth0,ib0 or all but ^docker0");
   on_chosen(command, call, "devices", arguments, run_devices);
 }

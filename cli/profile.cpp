@@ -9,11 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/flight.h"
+#include "cli/meeting.h"
+#include "cli/profile_ranks.h"
 #include "cli/temporary_folder.h"
 #include "cli/train_setup.h"
 #include "cli/verb.h"
 #include "hethub/base/clock.h"
-#include "hethub/base/deadline.h"
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
 #include "hethub/cluster/cluster_file.h"
@@ -27,8 +28,6 @@
 namespace hethub {
 namespace {
 
-constexpr double kPeerTimeout = 1200;
-
 struct Options {
   std::string model = {};
   std::vector<std::string> backends = {};
@@ -41,6 +40,7 @@ struct Options {
   int threads = 1;
   bool contended = true;
   bool quick = false;
+  MeetingOptions meeting = {};
 };
 
 // What is measured: the cluster's kinds that a backend of the list opens, or the backends' own.
@@ -71,23 +71,8 @@ ProfileOptions profile_options(const Options& options) {
   return profile;
 }
 
-std::filesystem::path part_of(const std::filesystem::path& folder, int rank) {
+std::filesystem::path file_of_part(const std::filesystem::path& folder, int rank) {
   return folder / text("rank-", rank, ".json");
-}
-
-// All ranks meet: nobody is measured before the others are where they should be.
-void meet(Messenger& messenger, std::uint64_t number) {
-  std::byte word{};
-  std::vector<std::byte> words(static_cast<std::size_t>(messenger.world_size()));
-  const Tag tag = point_to_point_tag(0, number);
-  const Deadline deadline = after_seconds(kPeerTimeout);
-  for (int peer = 0; peer < messenger.world_size(); ++peer) {
-    if (peer == messenger.rank()) continue;
-    const Handle sent = messenger.post_send(peer, tag, {&word, 1});
-    const Handle got = messenger.post_recv(peer, tag, {&words[static_cast<std::size_t>(peer)], 1});
-    messenger.wait(sent, deadline, {.name = "profile"});
-    messenger.wait(got, deadline, {.name = "profile"});
-  }
 }
 
 // Tells the others that this rank has measured, and keeps its device busy until they have too.
@@ -108,14 +93,14 @@ void finish_together(Messenger& messenger, Backend& backend, const ProfileOption
   });
 }
 
-void write_part(const KindProfile& profile, const std::vector<LinkCosts>& links,
-                const std::string& kind, const std::filesystem::path& file) {
-  const Json part = {{"costs", to_json(Costs{.kinds = {{kind, profile.costs}}, .links = links})},
-                     {"problems", profile.problems},
-                     {"memory_bytes_per_s", profile.memory_bytes_per_s},
-                     {"program_seconds", profile.program_seconds},
-                     {"ops_seconds", profile.ops_seconds}};
-  write_file(file, part.dump());
+// What one rank has measured.
+Json part_of(const KindProfile& profile, const std::vector<LinkCosts>& links,
+             const std::string& kind) {
+  return {{"costs", to_json(Costs{.kinds = {{kind, profile.costs}}, .links = links})},
+          {"problems", profile.problems},
+          {"memory_bytes_per_s", profile.memory_bytes_per_s},
+          {"program_seconds", profile.program_seconds},
+          {"ops_seconds", profile.ops_seconds}};
 }
 
 // Host-staged messages travel between the hosts' memories: what is measured between two processes
@@ -140,8 +125,8 @@ std::vector<LinkCosts> measure_links(Messenger& messenger, const std::vector<std
   return links;
 }
 
-void measure(const Options& options, Messenger& messenger) {
-  const std::vector<std::string> kinds = kinds_of(options);
+// Ranks beyond the kinds measure messages alone: then there is no part of them.
+Json measure(const Options& options, const std::vector<std::string>& kinds, Messenger& messenger) {
   const ProfileOptions profile_of = profile_options(options);
   const int rank = messenger.rank();
   const bool computes = rank < static_cast<int>(kinds.size());
@@ -161,12 +146,15 @@ void measure(const Options& options, Messenger& messenger) {
   // The operands are given back: what stays is the program, its libraries and the driver.
   profile.costs.fixed_memory_bytes = resident_bytes();
   const std::vector<LinkCosts> links = measure_links(messenger, kinds);
-  if (computes) write_part(profile, links, kind, part_of(options.parts, rank));
+  return computes ? part_of(profile, links, kind) : Json();
 }
 
 int run_as_rank(const Options& options) {
-  run_in_world(rendezvous_from_environment(process_environment()), {},
-               [&](Messenger& messenger) { measure(options, messenger); });
+  const RendezvousOptions meeting = rendezvous_from_environment(process_environment());
+  run_in_world(meeting, {}, [&](Messenger& messenger) {
+    const Json part = measure(options, kinds_of(options), messenger);
+    if (!part.is_null()) write_file(file_of_part(options.parts, meeting.rank), part.dump());
+  });
   return 0;
 }
 
@@ -277,6 +265,53 @@ void print_table(const Costs& costs, const std::vector<std::pair<std::string, Js
       seconds);
 }
 
+int write_measured(const Options& options, const std::vector<std::string>& kinds,
+                   std::vector<Json> measured, double seconds, bool json) {
+  Costs costs;
+  std::vector<std::pair<std::string, Json>> parts;
+  for (std::size_t rank = 0; rank < kinds.size(); ++rank) {
+    Costs of_rank = parse_costs(measured[rank].at("costs"), text("costs of rank ", rank));
+    const bool known = costs.kinds.contains(kinds[rank]);
+    costs.kinds.merge(of_rank.kinds);
+    for (LinkCosts& link : of_rank.links) {
+      const bool has = std::any_of(costs.links.begin(), costs.links.end(), [&](const auto& other) {
+        return (other.first == link.first && other.second == link.second) ||
+               (other.first == link.second && other.second == link.first);
+      });
+      if (!has) costs.links.push_back(std::move(link));
+    }
+    if (!known) parts.emplace_back(kinds[rank], std::move(measured[rank]));
+  }
+  complete_links(costs);
+  write_costs(costs, options.output);
+  if (json) {
+    std::cout << to_json(costs).dump() << '\n';
+  } else {
+    print_table(costs, parts, seconds);
+  }
+  return 0;
+}
+
+// One of ranks on any hosts: each measures one of its own --backends, rank 0 writes what all have
+// measured. Of several ranks of one kind the first counts, and of several links between two kinds.
+int run_started_elsewhere(const Options& options, const RendezvousOptions& meeting, bool json) {
+  const double begin = seconds_now();
+  const std::vector<std::string> own = kinds_of(options);
+  int status = 0;
+  run_in_world(meeting, options.meeting.flight, [&](Messenger& messenger) {
+    const auto kinds =
+        exchange_names(messenger, own[static_cast<std::size_t>(meeting.local_rank) % own.size()]);
+    const auto texts = gather_texts(messenger, measure(options, kinds, messenger).dump());
+    if (meeting.rank != 0) return;
+    std::vector<Json> parts;
+    for (const std::string& part : texts) {
+      parts.push_back(parse_json(part, text("costs of rank ", parts.size())));
+    }
+    status = write_measured(options, kinds, std::move(parts), seconds_now() - begin, json);
+  });
+  return status;
+}
+
 int run(const Options& options, bool json) {
   if (!options.parts.empty()) return run_as_rank(options);
   if (options.output.empty()) {
@@ -285,30 +320,19 @@ int run(const Options& options, bool json) {
                                     .expected = "where to write the costs",
                                     .fix = "add -o costs.json"});
   }
+  const RendezvousOptions meeting = meeting_of(options.meeting);
+  if (meeting.world_size > 1) return run_started_elsewhere(options, meeting, json);
   const double begin = seconds_now();
   const std::vector<std::string> kinds = kinds_of(options);
   profile_options(options);  // faults of the model are told here, once
   const TemporaryFolder folder("profile");
   const LaunchResult result = run_ranks(ranks_of(options, kinds, folder.path));
   if (result.exit_status != 0) return result.exit_status;
-  Costs costs;
-  std::vector<std::pair<std::string, Json>> parts;
+  std::vector<Json> parts;
   for (std::size_t rank = 0; rank < kinds.size(); ++rank) {
-    const std::string file = part_of(folder.path, static_cast<int>(rank)).string();
-    Json part = read_document(file);
-    Costs of_rank = parse_costs(part.at("costs"), file);
-    costs.kinds.merge(of_rank.kinds);
-    costs.links.insert(costs.links.end(), of_rank.links.begin(), of_rank.links.end());
-    parts.emplace_back(kinds[rank], std::move(part));
+    parts.push_back(read_document(file_of_part(folder.path, static_cast<int>(rank))));
   }
-  complete_links(costs);
-  write_costs(costs, options.output);
-  if (json) {
-    std::cout << to_json(costs).dump() << '\n';
-  } else {
-    print_table(costs, parts, seconds_now() - begin);
-  }
-  return 0;
+  return write_measured(options, kinds, std::move(parts), seconds_now() - begin, json);
 }
 
 }  // namespace
@@ -338,9 +362,13 @@ void add_profile(CLI::App& app, VerbCall& call) {
       ->description("measure all kinds at once, as they train (default), or one after another");
   command.add_flag("--quick", options->quick)->description("a quarter of the time for each op");
   command.add_option("--parts", options->parts)->group("");
+  add_meeting(command, options->meeting);
   command.footer(
       "Example:\n  hethub profile --model config.json --backends cpu,opencl --cores 0,1 "
-      "-o costs.json");
+      "-o costs.json\n"
+      "Over several hosts: start it on each, with its own --backends, by torchrun, srun or mpirun, "
+      "or "
+      "with\n--rank and --world-size; rank 0 writes what all have measured.");
   on_chosen(command, call, "profile", options, run);
 }
 

@@ -5,11 +5,11 @@
 #include <memory>
 
 #include "cli/flight.h"
+#include "cli/meeting.h"
 #include "cli/train_setup.h"
 #include "cli/verb.h"
 #include "cli/verify_table.h"
 #include "hethub/base/error.h"
-#include "hethub/comm/launch_environment.h"
 #include "hethub/comm/rendezvous.h"
 #include "hethub/data/fixed_batches.h"
 #include "hethub/launch/launch.h"
@@ -26,7 +26,7 @@ struct Options {
   std::string plan = {};
   std::string cluster = {};
   std::string reference = "fp64";
-  bool is_rank = false;  // one of the ranks that a verify with a plan started
+  MeetingOptions meeting = {};
   VerifyTolerances tolerances = {};
   BackendOptions device = {};
 };
@@ -132,12 +132,11 @@ FoundNumbers run_steps(const Options& options, const Job& job, Messenger& messen
   return found;
 }
 
-int run_rank(const Options& options, const Job& job, bool json) {
-  RendezvousOptions meeting;
-  if (options.is_rank) meeting = rendezvous_from_environment(process_environment());
+int run_rank(const Options& options, const Job& job, RendezvousOptions meeting, bool json) {
+  require_ranks(job.plan, meeting.world_size);
   meeting.plan_hash = plan_hash(job.plan);
   int status = 0;
-  run_in_world(meeting, {}, [&](Messenger& messenger) {
+  run_in_world(meeting, options.meeting.flight, [&](Messenger& messenger) {
     const FoundNumbers found = run_steps(options, job, messenger);
     if (messenger.rank() != 0) return;
     const std::string title = text("verify ", options.folder, " on ",
@@ -171,8 +170,7 @@ int start_ranks(const Options& options, const Job& job, bool json) {
                                      "--tolerance-norm",
                                      text(options.tolerances.gradient_norm),
                                      "--tolerance-losses",
-                                     text(options.tolerances.losses),
-                                     "--as-rank"};
+                                     text(options.tolerances.losses)};
     if (!options.cluster.empty()) argv.insert(argv.end(), {"--cluster", options.cluster});
     if (json) argv.emplace_back("--json");
     launch.ranks.push_back({.rank = static_cast<int>(rank), .label = kinds[rank], .argv = argv});
@@ -184,10 +182,14 @@ int run(const Options& options, bool json) {
   if (options.backend.empty() && options.plan.empty()) {
     Options with_cpu = options;
     with_cpu.backend = "cpu";
-    return run_rank(with_cpu, read_job(with_cpu), json);
+    return run_rank(with_cpu, read_job(with_cpu), {}, json);
   }
   const Job job = read_job(options);
-  if (options.plan.empty() || options.is_rank) return run_rank(options, job, json);
+  if (options.plan.empty()) return run_rank(options, job, {}, json);
+  const RendezvousOptions meeting = meeting_of(options.meeting);
+  if (meeting.world_size > 1 || job.plan.world_size() == 1) {
+    return run_rank(options, job, meeting, json);
+  }
   return start_ranks(options, job, json);
 }
 
@@ -198,13 +200,18 @@ void add_verify(CLI::App& app, VerbCall& call) {
   CLI::App& verb = *app.add_subcommand(
       "verify", "train on a folder's batches and compare with its expected numbers");
   verb.footer(
-      "Example:\n  hethub verify tests/data/golden/llama --backend opencl\n"
+      "Examples:\n  hethub verify tests/data/golden/llama --backend opencl\n"
+      "  on each of two hosts: hethub launch --plan plan.json --ranks 0,1 --master-addr node0 "
+      "--port "
+      "29500 -- verify FOLDER\n"
       "Exit status 1 if a number is over its tolerance.");
   verb.add_option("folder", options->folder,
                   "config.json, model.safetensors, tokens.json, expected.json")
       ->required();
   auto* backend = verb.add_option("--backend", options->backend, "one rank of this kind (cpu)");
-  verb.add_option("--plan", options->plan, "a plan; its ranks are started here")->excludes(backend);
+  verb.add_option("--plan", options->plan,
+                  "a plan; its ranks are started here, unless a launcher has started this one")
+      ->excludes(backend);
   verb.add_option("--cluster", options->cluster, "says which backend opens each kind");
   verb.add_option("--reference", options->reference, "section of expected.json")
       ->capture_default_str();
@@ -214,7 +221,7 @@ void add_verify(CLI::App& app, VerbCall& call) {
   verb.add_option("--tolerance-loss", options->tolerances.loss)->capture_default_str();
   verb.add_option("--tolerance-norm", options->tolerances.gradient_norm)->capture_default_str();
   verb.add_option("--tolerance-losses", options->tolerances.losses)->capture_default_str();
-  verb.add_flag("--as-rank", options->is_rank)->group("");
+  add_meeting(verb, options->meeting);
   on_chosen(verb, call, "verify", std::move(options), run);
 }
 

@@ -18,20 +18,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// So long the end of a connection waits for a rank that can say what was under way.
-constexpr double kBetterReportSeconds = 0.05;
-
 double seconds_between(Deadline from, Deadline to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
+}  // namespace
+
 // 3.14 as "3.1".
-std::string tenths(double seconds) {
+std::string Control::tenths(double seconds) {
   const auto all = static_cast<std::int64_t>(seconds * 10);
   return text(all / 10, '.', all % 10);
 }
-
-}  // namespace
 
 Control::Control(ControlOptions options, std::vector<Descriptor> links)
     : options_(std::move(options)),
@@ -68,25 +65,6 @@ void Control::start(std::function<void(const Error& verdict)> on_verdict) {
 
 std::string Control::name_of(int rank) const {
   return text("rank ", rank, " (host ", options_.hosts.at(static_cast<std::size_t>(rank)), ")");
-}
-
-std::optional<Error> Control::report(const Error& error) {
-  const Lock lock(mutex_);
-  if (verdict_) return verdict_;
-  // Without rank 0 each decides for itself.
-  if (options_.rank == 0 || !watched(links_[0])) {
-    decide(error);
-    told_ = true;
-  } else {
-    say(0, {.kind = ControlKind::kReport, .rank = options_.rank}, error_text(error));
-  }
-  wake();
-  return verdict_;
-}
-
-bool Control::verdict_to_come() const {
-  const Lock lock(mutex_);
-  return options_.rank != 0 && !verdict_ && watched(links_[0]) && !links_[0].suspect;
 }
 
 std::string Control::suspects() const {
@@ -212,18 +190,6 @@ void Control::set_suspect(int rank, double silent_s) {
                                   : text(name_of(rank), " is heard again"));
 }
 
-void Control::decide(const Error& error) {
-  if (verdict_) return;
-  ErrorParts parts = error.parts();
-  for (const auto& [rank, silent_s] : suspects_) {
-    if (error.code() != ErrorCode::kTimeout) break;
-    parts.found += text("; ", name_of(rank), " has been silent for ", tenths(silent_s), " s");
-  }
-  verdict_ = Error(error.code(), parts);
-  changed_.notify_all();
-  if (options_.rank == 0) say_to_all({.kind = ControlKind::kVerdict}, error_text(*verdict_));
-}
-
 void Control::lose(int rank, const std::string& why) {
   Link& link = links_[static_cast<std::size_t>(rank)];
   link.gone = true;
@@ -285,7 +251,7 @@ void Control::take(int rank, const ControlFrame& frame, const std::string& text)
       set_suspect(frame.rank, static_cast<double>(frame.number) / 1000);
       return;
     case ControlKind::kReport:
-      if (!from_master) decide(error_from(text));
+      if (!from_master) consider_report(rank, text);
       return;
     case ControlKind::kVerdict:
       if (!from_master || verdict_) return;

@@ -3,8 +3,10 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "hethub/base/descriptor.h"
 #include "hethub/base/error.h"
 #include "hethub/comm/control_inbox.h"
+#include "hethub/comm/message.h"
 
 namespace hethub {
 
@@ -47,11 +50,12 @@ class Control {
   /// From now on `on_verdict` is called once, on the thread, when the job has failed.
   void start(std::function<void(const Error& verdict)> on_verdict);
 
-  /// Says what this rank takes for the failure. The verdict, if it is known already; otherwise
-  /// on_verdict will be called soon, unless verdict_to_come() is false.
-  std::optional<Error> report(const Error& error);
+  /// Says what this rank takes for the failure, and which collective it had under way, if one. The
+  /// verdict, if it is known already; otherwise on_verdict will be called soon, unless
+  /// verdict_to_come() is false.
+  std::optional<Error> report(const Error& error, Tag under_way = {});
 
-  /// Whether rank 0 can still decide.
+  /// Whether rank 0 can still decide, or has yet to.
   bool verdict_to_come() const;
 
   /// "rank 2 (host b) silent for 3.1 s", of all suspects; empty: there are none.
@@ -73,7 +77,12 @@ class Control {
     ControlInbox in = {};
   };
   using Lock = std::unique_lock<std::mutex>;
+  // So long the first news of a failure waits for a rank that can say more of it.
+  static constexpr double kBetterReportSeconds = 0.05;
+  // And so long a mismatch waits for all ranks to say what they meant.
+  static constexpr double kAllMeantSeconds = 0.3;
 
+  static std::string tenths(double seconds);
   std::string name_of(int rank) const;
   bool watched(const Link& link) const { return link.socket.valid() && !link.left && !link.gone; }
   void run();
@@ -88,8 +97,13 @@ class Control {
   void flush(int rank);
   void lose(int rank, const std::string& why);
   void set_suspect(int rank, double silent_s);
-  void decide(const Error& error);
   void release_arrived();
+
+  // control_verdict.cpp
+  void consider(const Error& error, int rank, Tag under_way);
+  void consider_report(int rank, const std::string& text);
+  void decide(const Error& error);
+  std::string what_all_meant() const;
   void wake() const;
 
   ControlOptions options_;
@@ -99,6 +113,8 @@ class Control {
   bool told_ = false;                   // on_verdict has been called
   std::optional<Error> probable_ = {};  // what the end of a connection says, if nobody says more
   Deadline probable_until_ = {};
+  std::set<int> reported_ = {};
+  std::map<int, Tag> meant_ = {};  // by rank: the collective it had under way when it failed
   std::vector<std::pair<int, double>> suspects_ = {};  // rank, seconds of silence
   std::vector<std::string> notices_ = {};
   std::uint64_t barrier_ = 0;  // of this rank

@@ -224,7 +224,7 @@ Error Messenger::error_of(int peer) const {
                .fix = log}};
     case ConnectionProblem::kMismatch:
       return {ErrorCode::kInvalidArgument,
-              {.what = "collective mismatch between ranks",
+              {.what = std::string(kMismatch),
                .found = mismatch_text(peer),
                .expected = "the same operation, element count and type on both",
                .fix = "give all ranks the same plan and version"}};
@@ -247,11 +247,24 @@ std::string Messenger::under_way_with(int peer) const {
   return {};
 }
 
+// The collective whose messages this rank has under way: the oldest, if there are several.
+Tag Messenger::collective_under_way() const {
+  Tag oldest;
+  for (const Message& message : table_.all()) {
+    const bool ended = message.state == MessageState::kFree || message.state == MessageState::kDone;
+    if (ended || message.tag.check == 0) continue;
+    if (oldest.check == 0 || message.tag.match < oldest.match) oldest = message.tag;
+  }
+  return oldest;
+}
+
 // What this rank takes for the failure; rank 0 is asked whether it was the first.
 void Messenger::set_failure(const Error& error) {
   if (failure_) return;
+  const Tag under_way = collective_under_way();
   fail_all(error);
-  const std::optional<Error> verdict = control_ == nullptr ? error : control_->report(error);
+  const std::optional<Error> verdict =
+      control_ == nullptr ? error : control_->report(error, under_way);
   if (verdict) failure_ = verdict;
   settled_ = verdict.has_value() || !control_->verdict_to_come();
   tell_waiting();
@@ -285,7 +298,7 @@ void Messenger::settle(const Error& verdict) {
 
 // All ranks throw one error: what rank 0 found to be the first. It answers in about a round trip.
 void Messenger::await_verdict(Lock& lock) {
-  constexpr auto kVerdictTime = std::chrono::milliseconds(500);
+  constexpr auto kVerdictTime = std::chrono::milliseconds(800);
   if (!failure_ || settled_) return;
   verdict_.wait_for(lock, kVerdictTime, [this] { return settled_; });
   settled_ = true;

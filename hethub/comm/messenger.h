@@ -118,6 +118,7 @@ class Messenger {
   Error error_of(int peer) const;
   std::string mismatch_text(int peer) const;
   std::string under_way_with(int peer) const;
+  Tag collective_under_way() const;
   void set_failure(const Error& error);
   void fail_all(const Error& error);
   void settle(const Error& verdict);

@@ -52,13 +52,14 @@ bool resolves_to_loopback(const std::string& host) {
 }
 
 // Where rank 0 listens: at the master's address, unless other hosts could not reach that.
-std::string listening_address(const RendezvousOptions& options) {
+std::string listening_address(const RendezvousOptions& options, Deadline deadline) {
   if (!several_hosts(options)) return options.master_address;
-  const std::vector<InterfaceAddress> all = interface_addresses();
   if (resolves_to_loopback(options.master_address)) {
-    return chosen_address(all, options.interfaces).address;
+    return awaited_address(options.interfaces, deadline).address;
   }
   if (options.interfaces.empty()) return options.master_address;
+  awaited_address(options.interfaces, deadline);
+  const std::vector<InterfaceAddress> all = interface_addresses();
   const std::vector<InterfaceAddress> admitted = reachable_addresses(all, options.interfaces);
   for (const std::string& address : addresses_of(options.master_address)) {
     for (const InterfaceAddress& one : admitted) {
@@ -89,6 +90,11 @@ Dialling way_to_master(const RendezvousOptions& options) {
     way.hosts.push_back(one.address);
   }
   return way;
+}
+
+// A card that is not up by then is taken for one that stays down.
+Deadline card_deadline(const Meeting& meeting) {
+  return std::min(meeting.deadline, after_seconds(5));
 }
 
 // What the others may dial: the interface that leads to the master.
@@ -124,7 +130,8 @@ void answer_higher(Meeting& meeting, int listener) {
 void meet_as_master(Meeting& meeting) {
   const RendezvousOptions& options = meeting.options;
   wait_for_name(options.master_address, meeting.deadline, options.on_notice);
-  const Descriptor listener = listen_at(listening_address(options), options.master_port);
+  const Descriptor listener =
+      listen_at(listening_address(options, card_deadline(meeting)), options.master_port);
   std::map<int, MetPeer> met;
   try {
     std::set<int> others;

@@ -134,6 +134,34 @@ TEST_F(InNetwork, a_name_of_rank_0_that_is_not_known_yet_is_asked_for_again) {
   std::filesystem::remove(hosts);
 }
 
+// Two hosts whose own /etc/hosts has their name at 127.0.1.1, as Debian's installer writes it.
+TEST_F(InNetwork, a_master_whose_own_name_is_a_loopback_address_is_met_at_its_interface) {
+  const std::string hosts = text(testing::TempDir(), "own-hosts-", ::getpid());
+  std::ofstream(hosts) << "127.0.0.1 localhost\n127.0.1.1 rank-zero\n";
+  const std::string others = hosts + "-others";
+  std::ofstream(others) << "127.0.0.1 localhost\n" << Network::address_of(0) << " rank-zero\n";
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const std::string file = rank == 0 ? hosts : others;
+    ranks_.push_back(network_.start(rank, [=](const RankProcess::Say& say) {
+      if (::unshare(CLONE_NEWNS) != 0 ||
+          ::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+          ::mount(file.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) != 0) {
+        say("unnamed");
+        return;
+      }
+      RendezvousOptions options = options_of(rank, 30);
+      options.master_address = "rank-zero";
+      pass_messages(options, {.bytes = 1000, .rounds = 3}, say);
+    }));
+  }
+  if (ranks_[0].all().find("unnamed") != std::string::npos) {
+    GTEST_SKIP() << "no mounts are permitted here";
+  }
+  expect_all_done();
+  std::filesystem::remove(hosts);
+  std::filesystem::remove(others);
+}
+
 // Needs no namespace.
 TEST(Stopped, a_rank_past_its_deadline_is_named_by_all_others) {
   const int port = free_port();

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <string_view>
+#include <thread>
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -119,6 +121,20 @@ InterfaceAddress chosen_address(const std::vector<InterfaceAddress>& all, const 
                .found = describe(all),
                .expected = "one that is up, neither loopback nor link-local, and admitted",
                .fix = "name it: --iface eth0, or those to leave out: --iface ^docker0"});
+}
+
+InterfaceAddress awaited_address(const std::string& list, Deadline until) {
+  for (;;) {
+    const std::vector<InterfaceAddress> all = interface_addresses();
+    const bool one_may_come = std::any_of(all.begin(), all.end(), [&](const auto& one) {
+      return !one.running && !one.loopback && !one.link_local && admits(list, one.interface);
+    });
+    if (!reachable_addresses(all, list).empty() || !one_may_come ||
+        std::chrono::steady_clock::now() >= until) {
+      return chosen_address(all, list);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
 }
 
 bool is_loopback(const std::string& address) {

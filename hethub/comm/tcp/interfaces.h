@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "hethub/base/deadline.h"
+
 namespace hethub {
 
 /// An address of a network interface of this host.
@@ -33,6 +35,10 @@ std::string describe(const std::vector<InterfaceAddress>& all);
 
 /// The first of reachable_addresses(). Throws kInvalidConfig naming the interfaces there are.
 InterfaceAddress chosen_address(const std::vector<InterfaceAddress>& all, const std::string& list);
+
+/// The same of this host now, or as soon as one of its cards that would do is up: they come up
+/// slowly when a host starts. Throws as chosen_address if there is none, or none by `until`.
+InterfaceAddress awaited_address(const std::string& list, Deadline until);
 
 /// Whether an address in numbers is in 127.0.0.0/8 or ::1.
 bool is_loopback(const std::string& address);
