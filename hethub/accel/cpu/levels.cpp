@@ -32,6 +32,7 @@ bool has_tiles() {
 Kernels kernels_with_tiles() {
   Kernels kernels = x86_64_v4::kKernels;
   kernels.product = x86_64_amx::run_product;
+  kernels.Kernel<Attention>::run = x86_64_amx::run_attention;
   return kernels;
 }
 

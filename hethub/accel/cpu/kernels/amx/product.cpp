@@ -5,6 +5,7 @@
 
 #include "hethub/accel/cpu/kernels/amx/run.h"
 #include "hethub/accel/cpu/kernels/amx/tiles.h"
+#include "hethub/accel/cpu/kernels/amx/vectors.h"
 #include "hethub/accel/cpu/kernels/parallel.h"
 
 namespace hethub::HETHUB_LEVEL {
@@ -167,9 +168,6 @@ void round_block(const Task& task, const float* sums, const Target& at) {
   __m512 high = _mm512_setzero_ps();
   if (task.product.bias) {
     const __m512i line = _mm512_maskz_loadu_epi16(lanes, bias + at.column);
-    const auto widened = [](__m256i half) {
-      return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-    };
     low = widened(_mm512_castsi512_si256(line));
     high = widened(_mm512_extracti64x4_epi64(line, 1));
   }
@@ -177,8 +175,7 @@ void round_block(const Task& task, const float* sums, const Target& at) {
   for (std::int64_t row = 0; row < at.rows; ++row, c += task.product.n) {
     const __m512 first = _mm512_add_ps(_mm512_load_ps(sums + row * kBlock), low);
     const __m512 second = _mm512_add_ps(_mm512_load_ps(sums + row * kBlock + kLines), high);
-    const __m512bh rounded = _mm512_cvtne2ps_pbh(second, first);
-    _mm512_mask_storeu_epi16(c, lanes, __builtin_bit_cast(__m512i, rounded));
+    _mm512_mask_storeu_epi16(c, lanes, rounded(first, second));
   }
 }
 

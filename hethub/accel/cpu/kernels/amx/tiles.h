@@ -33,6 +33,8 @@ class TileRegisters {
       std::uint16_t line_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
       std::uint8_t lines[16] = {16, 16, 16, 16, 16, 16, 16, 16};
     } const shape;
+    // GCC's intrinsic names the first bytes only as what it reads.
+    __asm__ volatile("" ::"r"(&shape) : "memory");
     _tile_loadconfig(&shape);
   }
   ~TileRegisters() { _tile_release(); }
