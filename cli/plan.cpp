@@ -34,6 +34,8 @@ struct PlanArguments {
   std::string strategy = "exact";
   std::int64_t global_batch = 0;
   std::int64_t sequence_length = 0;
+  std::string dtype = "f32";
+  bool sequence_parallel = false;
   std::size_t keep = 5;
   double time_limit_s = 15;
   std::string objective = "tokens_per_second";
@@ -131,12 +133,23 @@ double least_rate(const PlanArguments& arguments) {
   return arguments.tokens / (arguments.deadline_days * kSecondsADay);
 }
 
+DType dtype_of(const std::string& name) {
+  const std::optional<DType> dtype = dtype_named(name);
+  if (dtype == DType::kF32 || dtype == DType::kBf16) return *dtype;
+  throw Error(ErrorCode::kUsage, {.what = "plan --dtype",
+                                  .found = name,
+                                  .expected = "f32 or bf16",
+                                  .fix = "choose one of the two"});
+}
+
 SearchRequest request_of(const PlanArguments& arguments, const CostModel& costs) {
   SearchRequest request(costs);
   request.model = read_model(arguments.model);
   request.model_path = arguments.model;
   request.sequence_length = arguments.sequence_length;
   request.global_batch = arguments.global_batch;
+  request.dtype = dtype_of(arguments.dtype);
+  request.sequence_parallel = arguments.sequence_parallel;
   request.keep = std::max<std::size_t>(arguments.keep, 1);
   for (const std::string& pin : arguments.pins) {
     add_pin(request.pins, pin);
@@ -210,7 +223,7 @@ int run_plan(const PlanArguments& arguments, bool json) {
   PlanAnswer answer;
   const CostModel costs(chosen_devices(arguments, whole, *strategy, answer.choices), all.costs());
   SearchRequest request = request_on(costs, whole);
-  SearchCache cache(request.model, costs, request.sequence_length);
+  SearchCache cache(request.model, costs, request.form());
   request.cache = &cache;
   request.quick = false;
   request.time_limit_s = 0.4 * arguments.time_limit_s;
@@ -244,6 +257,10 @@ void add_plan(CLI::App& app, VerbCall& call) {
   command.add_option("--global-batch", arguments->global_batch, "sequences a step")
       ->check(CLI::Range(1, 1 << 20));
   command.add_option("--sequence-length", arguments->sequence_length, "tokens a sequence");
+  command.add_option("--dtype", arguments->dtype, "what ops compute in: f32 or bf16")
+      ->capture_default_str();
+  command.add_flag("--sequence-parallel", arguments->sequence_parallel,
+                   "tensor-parallel groups split norms and residuals by rows");
   command.add_option("-o,--output", arguments->output, "where the best plan goes");
   command.add_option("-k", arguments->keep, "how many plans to show")->capture_default_str();
   command.add_option("--pin", arguments->pins,

@@ -171,6 +171,8 @@ UpperBound bound_of(const Plan& plan, const ModelConfig& model, const CostModel&
   request.model = model;
   request.sequence_length = plan.sequence_length;
   request.global_batch = plan.global_batch;
+  request.dtype = dtype_named(plan.dtype).value_or(DType::kF32);
+  request.sequence_parallel = plan.sequence_parallel;
   request.time_limit_s = 2;
   return upper_bound_of(request, *make_strategy("exact"));
 }

@@ -50,6 +50,7 @@ struct Kind {
   RoofFractions efficiency = {};
   double watts = 0;         ///< of one device at work; 0: not known
   double usd_per_hour = 0;  ///< of one device; 0: not known
+  std::string source = {};  ///< where these figures come from, in words; "": not stated
 
   friend bool operator==(const Kind&, const Kind&) = default;
 };

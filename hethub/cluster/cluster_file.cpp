@@ -1,18 +1,16 @@
 #include "hethub/cluster/cluster_file.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 
 #include <nlohmann/json.hpp>
 
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
+#include "hethub/cluster/kind_file.h"
 
 namespace hethub {
 namespace {
 
-constexpr double kGib = 1024.0 * 1024 * 1024;
 constexpr std::string_view kFormat = "hethub-cluster/1";
 
 const Json& member(const Json& object, std::string_view key) {
@@ -34,42 +32,6 @@ Enum parse_enum(const std::string& word, const std::string& where, int count) {
                                           .found = "\"" + word + "\"",
                                           .expected = "one of " + all,
                                           .fix = "correct the spelling"});
-}
-
-LinkRate parse_rate(const Json& object, const std::string& where) {
-  return {.latency_s = get_or<double>(object, where, "latency_us", 0) / 1e6,
-          .bytes_per_s = get<double>(object, where, "gb_per_s") * 1e9};
-}
-
-std::map<std::string, double> parse_peaks(const Json& peaks, const std::string& where) {
-  std::map<std::string, double> all;
-  check_keys(peaks, where, {"f64", "f32", "f16", "bf16", "i8"});
-  for (const auto& [dtype, value] : peaks.items()) {
-    all[dtype] = get<double>(peaks, where, dtype) * 1e12;
-  }
-  return all;
-}
-
-Kind parse_kind(const std::string& name, const Json& object, const std::string& where) {
-  check_keys(object, where,
-             {"backend", "memory_gib", "peak_tflops", "memory_gb_per_s", "cores_per_rank",
-              "host_copy", "watts", "usd_per_hour"});
-  const double gib = get<double>(object, where, "memory_gib");
-  Kind kind{.name = name,
-            .backend = get_or<std::string>(object, where, "backend", name),
-            .memory_bytes = std::llround(std::clamp(gib, 0.0, 1e9) * kGib),
-            .memory_bytes_per_s = get_or<double>(object, where, "memory_gb_per_s", 0) * 1e9,
-            .cores_per_rank = get_or<int>(object, where, "cores_per_rank", 0),
-            .watts = get_or<double>(object, where, "watts", 0),
-            .usd_per_hour = get_or<double>(object, where, "usd_per_hour", 0)};
-  if (const Json& peaks = member(object, "peak_tflops"); !peaks.is_null()) {
-    kind.peak_flops_per_s = parse_peaks(peaks, where + ".peak_tflops");
-  }
-  if (const Json& copy = member(object, "host_copy"); !copy.is_null()) {
-    check_keys(copy, where + ".host_copy", {"latency_us", "gb_per_s"});
-    kind.host_copy = parse_rate(copy, where + ".host_copy");
-  }
-  return kind;
 }
 
 const Json& list_of(const Json& object, const std::string& where, std::string_view key) {
@@ -94,8 +56,39 @@ Node parse_node(const Json& object, const std::string& where) {
   return node;
 }
 
-Link parse_link(const Json& object, const std::string& where) {
-  check_keys(object, where, {"between", "scope", "route", "latency_us", "gb_per_s"});
+// The most devices of a node that has one of those kinds: they share its ports.
+int devices_beside(const Cluster& cluster, const std::vector<std::string>& kinds) {
+  int most = 1;
+  for (const Node& node : cluster.nodes) {
+    int devices = 0;
+    bool has_one = false;
+    for (const DeviceGroup& group : node.devices) {
+      devices += group.count;
+      has_one = has_one || group.kind == kinds[0] || group.kind == kinds[1];
+    }
+    if (has_one) most = std::max(most, devices);
+  }
+  return most;
+}
+
+// "gbit_per_node" is of all devices of a node together, of which each has an even share.
+LinkRate link_rate(const Json& object, const std::string& where, const Cluster& cluster,
+                   const std::vector<std::string>& ends) {
+  if (!object.contains("gbit_per_node")) return parse_rate(object, where);
+  if (object.contains("gb_per_s")) {
+    throw Error(ErrorCode::kInvalidConfig, {.what = where,
+                                            .found = "both gb_per_s and gbit_per_node",
+                                            .expected = "one of them",
+                                            .fix = "leave one out"});
+  }
+  const double of_node = get<double>(object, where, "gbit_per_node") * 1e9 / 8;
+  return {.latency_s = get_or<double>(object, where, "latency_us", 0) / 1e6,
+          .bytes_per_s = of_node / devices_beside(cluster, ends)};
+}
+
+Link parse_link(const Json& object, const std::string& where, const Cluster& cluster) {
+  check_keys(object, where,
+             {"between", "scope", "route", "latency_us", "gb_per_s", "gbit_per_node"});
   const auto ends = get<std::vector<std::string>>(object, where, "between");
   if (ends.size() != 2) {
     throw Error(ErrorCode::kInvalidConfig, {.what = where + ": between",
@@ -109,25 +102,7 @@ Link parse_link(const Json& object, const std::string& where) {
                                          where + ": scope", 2),
           .route = parse_enum<RouteKind>(get_or<std::string>(object, where, "route", "host-staged"),
                                          where + ": route", 3),
-          .rate = parse_rate(object, where)};
-}
-
-Json rate_json(const LinkRate& rate) {
-  return {{"latency_us", rate.latency_s * 1e6}, {"gb_per_s", rate.bytes_per_s / 1e9}};
-}
-
-Json kind_json(const Kind& kind) {
-  Json object = {{"backend", kind.backend},
-                 {"memory_gib", static_cast<double>(kind.memory_bytes) / kGib}};
-  for (const auto& [dtype, rate] : kind.peak_flops_per_s) {
-    object["peak_tflops"][dtype] = rate / 1e12;
-  }
-  if (kind.memory_bytes_per_s > 0) object["memory_gb_per_s"] = kind.memory_bytes_per_s / 1e9;
-  if (kind.cores_per_rank > 0) object["cores_per_rank"] = kind.cores_per_rank;
-  if (kind.watts > 0) object["watts"] = kind.watts;
-  if (kind.usd_per_hour > 0) object["usd_per_hour"] = kind.usd_per_hour;
-  if (kind.host_copy.bytes_per_s > 0) object["host_copy"] = rate_json(kind.host_copy);
-  return object;
+          .rate = link_rate(object, where, cluster, ends)};
 }
 
 }  // namespace
@@ -144,14 +119,13 @@ Cluster parse_cluster(const Json& file, const std::string& name) {
   Cluster cluster;
   const Json& kinds = member(file, "kinds");
   if (!kinds.is_object()) get<std::vector<std::string>>(Json::object(), name, "kinds");
-  for (const auto& [kind, body] : kinds.items()) {
-    cluster.kinds.push_back(parse_kind(kind, body, text(name, ": kinds.", kind)));
-  }
+  cluster.kinds = parse_kinds(kinds, name);
   for (const Json& node : list_of(file, name, "nodes")) {
     cluster.nodes.push_back(parse_node(node, text(name, ": nodes[", cluster.nodes.size(), "]")));
   }
   for (const Json& link : list_of(file, name, "links")) {
-    cluster.links.push_back(parse_link(link, text(name, ": links[", cluster.links.size(), "]")));
+    cluster.links.push_back(
+        parse_link(link, text(name, ": links[", cluster.links.size(), "]"), cluster));
   }
   const std::vector<std::string> faults = faults_of(cluster);
   if (faults.empty()) return cluster;

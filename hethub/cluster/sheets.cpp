@@ -1,6 +1,7 @@
 #include "hethub/cluster/sheets.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -16,7 +17,7 @@ constexpr std::string_view kFormat = "hethub-accelerators/1";
   throw Error(ErrorCode::kInvalidConfig, {.what = std::move(what),
                                           .found = std::move(found),
                                           .expected = std::move(expected),
-                                          .fix = "correct the file of data sheets"});
+                                          .fix = "correct it"});
 }
 
 double within(const Json& object, const std::string& where, std::string_view key, double most) {
@@ -26,19 +27,34 @@ double within(const Json& object, const std::string& where, std::string_view key
   return value;
 }
 
+struct FractionKey {
+  const char* name;
+  double most;
+  double divisor;
+  double RoofFractions::*field;
+};
+constexpr std::array<FractionKey, 6> kFractions = {{
+    {"products", 1, 1, &RoofFractions::products},
+    {"half_size", 1e6, 1, &RoofFractions::half_size},
+    {"attention", 1, 1, &RoofFractions::attention},
+    {"portable_attention", 1, 1, &RoofFractions::portable_attention},
+    {"memory", 1, 1, &RoofFractions::memory},
+    {"launch_us", 1e6, 1e6, &RoofFractions::launch_s},
+}};
+
 EfficiencyClass parse_class(const Json& object, const std::string& where) {
-  check_keys(object, where,
-             {"products", "half_size", "attention", "portable_attention", "memory", "launch_us",
-              "link", "network", "provenance"});
-  return {.ops = {.products = within(object, where, "products", 1),
-                  .half_size = within(object, where, "half_size", 1e6),
-                  .attention = within(object, where, "attention", 1),
-                  .portable_attention = within(object, where, "portable_attention", 1),
-                  .memory = within(object, where, "memory", 1),
-                  .launch_s = within(object, where, "launch_us", 1e6) / 1e6},
-          .link = within(object, where, "link", 1),
-          .network = within(object, where, "network", 1),
-          .provenance = get<std::string>(object, where, "provenance")};
+  EfficiencyClass body{.link = within(object, where, "link", 1),
+                       .network = within(object, where, "network", 1),
+                       .provenance = get<std::string>(object, where, "provenance")};
+  Json ops = object;
+  for (const char* other : {"link", "network", "provenance"}) {
+    ops.erase(other);
+  }
+  for (const FractionKey& key : kFractions) {
+    within(object, where, key.name, key.most);  // a class states all of them
+  }
+  body.ops = parse_fractions(ops, where, {});
+  return body;
 }
 
 AttentionKernel attention_of(const std::string& word, const std::string& where) {
@@ -100,6 +116,16 @@ const Json& object_of(const Json& file, const std::string& name, const char* key
 }
 
 }  // namespace
+
+RoofFractions parse_fractions(const Json& object, const std::string& where, RoofFractions base) {
+  check_keys(object, where,
+             {"products", "half_size", "attention", "portable_attention", "memory", "launch_us"});
+  for (const FractionKey& key : kFractions) {
+    if (!object.contains(key.name)) continue;
+    base.*key.field = within(object, where, key.name, key.most) / key.divisor;
+  }
+  return base;
+}
 
 const DataSheet* Sheets::find(std::string_view name) const {
   const auto found = std::find_if(sheets.begin(), sheets.end(),

@@ -68,6 +68,10 @@ struct Sheets {
   void apply_classes();
 };
 
+/// The constants of an efficiency class that `object` states, the others as in `base`. Throws
+/// kInvalidConfig for other keys and for what is not positive or above its limit.
+RoofFractions parse_fractions(const Json& object, const std::string& where, RoofFractions base);
+
 /// accelerators.json as it was when this was built ("hethub-accelerators/1").
 extern const std::string_view kSheetsFile;
 

@@ -100,6 +100,14 @@ double analytic_seconds(const Kind& kind, double peak, const Op& op, AttentionKe
   return std::max(kind.efficiency.launch_s, std::visit(Pricer{kind, peak, op, kernel}, op.body));
 }
 
+bool is_product(const Op& op) {
+  return std::holds_alternative<Linear>(op.body) ||
+         std::holds_alternative<LinearGradInput>(op.body) ||
+         std::holds_alternative<LinearGradWeight>(op.body) ||
+         std::holds_alternative<Attention>(op.body) ||
+         std::holds_alternative<AttentionGrad>(op.body);
+}
+
 double product_peak(const Kind& kind, DType dtype) {
   const auto of = [&](std::string_view wanted) {
     const auto found = kind.peak_flops_per_s.find(std::string(wanted));

@@ -22,6 +22,9 @@ namespace hethub {
 double analytic_seconds(const Kind& kind, double peak, const Op& op,
                         AttentionKernel attention = AttentionKernel::kVendor);
 
+/// Whether an op is made of matrix products: those and attention.
+bool is_product(const Op& op);
+
 /// The data sheet's peak for products of a dtype; bf16 and f16 stand in for each other, since what
 /// has one of them alone runs the other's programs in it; f32 is the rate of tf32 where there is
 /// one. 0 if none is stated.

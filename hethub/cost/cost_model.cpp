@@ -77,6 +77,18 @@ double lookup(const std::map<std::string, double>& rates, DType dtype) {
   return found == rates.end() ? 0 : found->second;
 }
 
+// The peak for an op: of products that of their dtype; others are bound by what they read and
+// write, so that any peak of the sheet will do.
+double roof_of(const Kind& sheet, const Op& op) {
+  const double own = product_peak(sheet, op.dtype);
+  if (own > 0 || is_product(op)) return own;
+  double most = 0;
+  for (const auto& [dtype, peak] : sheet.peak_flops_per_s) {
+    most = std::max(most, peak);
+  }
+  return most;
+}
+
 }  // namespace
 
 TransferCost cost_of(const TransferRates& rates, double bytes) {
@@ -137,7 +149,7 @@ OpCost CostModel::op_cost(std::string_view kind, const Op& op) const {
 OpCost CostModel::roofline(std::string_view kind, const Op& op) const {
   const Kind& sheet = kind_named(cluster_, kind);
   const OpFacts facts = facts_of(op);
-  const double peak = lookup(sheet.peak_flops_per_s, op.dtype);
+  const double peak = roof_of(sheet, op);
   if (peak <= 0 || sheet.memory_bytes_per_s <= 0) {
     throw Error(ErrorCode::kInvalidConfig,
                 {.what = text("costs of ", facts.kind, " (", name_of(op.dtype), ") on kind ", kind),

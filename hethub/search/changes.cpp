@@ -54,10 +54,9 @@ struct Found {
 
 // A cache for other costs, which shares what it can with the request's.
 SearchCache cache_for(const SearchRequest& request, const CostModel& costs) {
-  const bool of_job =
-      request.cache != nullptr && request.cache->sequence_length() == request.sequence_length;
+  const bool of_job = request.cache != nullptr && request.cache->form() == request.form();
   return of_job ? SearchCache(*request.cache, costs)
-                : SearchCache(request.model, costs, request.sequence_length);
+                : SearchCache(request.model, costs, request.form());
 }
 
 // The best plan of the request on another cluster.

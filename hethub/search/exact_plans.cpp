@@ -9,7 +9,9 @@ Plan ExactSearch::plan_of(const std::vector<Choice>& chosen) const {
   Plan plan{.model = request_.model_path,
             .sequence_length = request_.sequence_length,
             .global_batch = request_.global_batch,
-            .schedule = request_.allowed_schedules().front()};
+            .dtype = std::string(name_of(request_.dtype)),
+            .schedule = request_.allowed_schedules().front(),
+            .sequence_parallel = request_.sequence_parallel};
   for (const Choice& choice : chosen) {
     Pipeline pipeline{.micro_batch_size = sizes_[choice.size],
                       .micro_batches = choice.micro_batches};

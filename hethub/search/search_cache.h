@@ -9,16 +9,13 @@
 
 namespace hethub {
 
-/// What searches for one model, cluster and sequence length find out alike. Calls may come from
+/// What searches for one model, cluster and form find out alike. Calls may come from
 /// several threads at once.
 class SearchCache {
  private:
   struct OfModel {
-    OfModel(const ModelConfig& all, std::int64_t sequence_length)
-        : model(all),
-          programs(all, sequence_length),
-          memory(all),
-          stage_memory(all, sequence_length) {}
+    OfModel(const ModelConfig& all, const JobForm& form)
+        : model(all), programs(all, form), memory(all), stage_memory(all, form) {}
 
     const ModelConfig& model;
     StagePrograms programs;
@@ -30,8 +27,8 @@ class SearchCache {
 
  public:
   /// Keeps references to both.
-  SearchCache(const ModelConfig& model, const CostModel& costs, std::int64_t sequence_length)
-      : of_model_(std::make_shared<OfModel>(model, sequence_length)),
+  SearchCache(const ModelConfig& model, const CostModel& costs, const JobForm& form)
+      : of_model_(std::make_shared<OfModel>(model, form)),
         pricer(model, costs, of_model_->programs),
         memory(of_model_->memory),
         stage_memory(of_model_->stage_memory) {}
@@ -43,7 +40,7 @@ class SearchCache {
         memory(of_model_->memory),
         stage_memory(of_model_->stage_memory) {}
 
-  std::int64_t sequence_length() const { return of_model_->programs.sequence_length(); }
+  const JobForm& form() const { return of_model_->programs.form(); }
 
   StagePricer pricer;
   MemoryCheck& memory;

@@ -29,8 +29,8 @@ StageBytes plus(const StageBytes& a, const StageBytes& b, std::int64_t times) {
 
 }  // namespace
 
-StageMemory::StageMemory(const ModelConfig& model, std::int64_t sequence_length)
-    : model_(model), sequence_length_(sequence_length) {
+StageMemory::StageMemory(const ModelConfig& model, const JobForm& form)
+    : model_(model), form_(form) {
   for (const TensorShard& shard : shards_of(model_, {0, 1, true, true}, {})) {
     largest_tensor_ = std::max(largest_tensor_, shard.count * 4);
   }
@@ -43,8 +43,10 @@ std::vector<StageBytes> StageMemory::bytes_of_stages(const std::vector<LayerRang
   ModelConfig small = model_;
   small.layers = ranges.back().end;
   small.windows.resize(small.layers, model_.windows.back());
-  Plan plan{.sequence_length = sequence_length_,
+  Plan plan{.sequence_length = form_.sequence_length,
             .global_batch = sequences,
+            .dtype = std::string(name_of(form_.dtype)),
+            .sequence_parallel = form_.sequence_parallel,
             .pipelines = {{.micro_batch_size = sequences}}};
   for (const LayerRange& range : ranges) {
     Stage& stage = plan.pipelines[0].stages.emplace_back();

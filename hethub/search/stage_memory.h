@@ -8,6 +8,7 @@
 
 #include "hethub/model/config.h"
 #include "hethub/plan/plan.h"
+#include "hethub/search/job_form.h"
 
 namespace hethub {
 
@@ -30,7 +31,7 @@ struct StageBytes {
 class StageMemory {
  public:
   /// Keeps a reference to the model.
-  StageMemory(const ModelConfig& model, std::int64_t sequence_length);
+  StageMemory(const ModelConfig& model, const JobForm& form);
 
   /// Of layers [range), of which the first come with the embedding and the last with the head, on
   /// each rank of a tensor-parallel group of that width.
@@ -55,7 +56,7 @@ class StageMemory {
   Parts measure(int sequences, Recompute recompute, int width) const;
 
   const ModelConfig& model_;
-  std::int64_t sequence_length_;
+  JobForm form_;
   std::int64_t largest_tensor_ = 0;                              // bytes
   std::mutex mutex_;                                             // for what follows
   std::map<std::tuple<int, Recompute, int>, Parts> known_ = {};  // by sequences and width

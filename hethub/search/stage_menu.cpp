@@ -259,7 +259,9 @@ Plan StageMenu::plan_of(const std::vector<ChosenPipeline>& pipelines) const {
   Plan plan{.model = request_.model_path,
             .sequence_length = request_.sequence_length,
             .global_batch = request_.global_batch,
-            .schedule = schedule()};
+            .dtype = std::string(name_of(request_.dtype)),
+            .schedule = schedule(),
+            .sequence_parallel = request_.sequence_parallel};
   for (const ChosenPipeline& one : pipelines) {
     Pipeline& pipeline = plan.pipelines.emplace_back();
     pipeline.micro_batch_size = sizes_[one.column.size];

@@ -44,6 +44,36 @@ PhaseSeconds StagePricer::phase_seconds(const std::string& kind, const Program& 
   return PhaseSeconds(parts);
 }
 
+double StagePricer::copies_of(const std::string& kind, const Slice& slice,
+                              const TensorParallel& parallel) const {
+  const BatchShape shape{.sequences = 1, .sequence_length = 1, .dtype = programs_.form().dtype};
+  const Program program = build_forward(programs_.distinct(), slice, shape, parallel);
+  double sum = 0;
+  for (const int copy : program.values_of(ValueRole::kCopy)) {
+    const TensorSpec& spec = program.values[copy].spec;
+    sum += costs_.op_cost(kind, {"copy", spec.dtype, Convert{spec.elements()}}).seconds;
+  }
+  return sum;
+}
+
+// Of a stage with embedding and head whose matrices are one, that is copied twice.
+PhaseSeconds StagePricer::copy_seconds(const std::string& kind,
+                                       const TensorParallel& parallel) const {
+  LayerParts<double> parts{.layers = std::vector<double>(programs_.layer_sort().size())};
+  if (programs_.form().dtype == DType::kF32) return PhaseSeconds(parts);
+  const int last = programs_.distinct().layers - 1;
+  std::vector<double> sorts;
+  for (int sort = 0; sort <= last; ++sort) {
+    sorts.push_back(copies_of(kind, {sort, sort + 1, false, false}, parallel));
+  }
+  for (std::size_t layer = 0; layer < parts.layers.size(); ++layer) {
+    parts.layers[layer] = sorts[programs_.layer_sort()[layer]];
+  }
+  parts.before = copies_of(kind, {0, 1, true, false}, parallel) - sorts.front();
+  parts.after = copies_of(kind, {last, last + 1, false, true}, parallel) - sorts.back();
+  return PhaseSeconds(parts);
+}
+
 // Neighbours on one node, where the kind has them.
 std::vector<int> StagePricer::devices_of_group(const std::string& kind, int width) const {
   const std::vector<RankPlace>& places = costs_.ranks();
@@ -72,7 +102,10 @@ const StagePricer::Table& StagePricer::table(const std::string& kind, int sequen
   for (std::size_t recompute = 0; recompute < made.size(); ++recompute) {
     table.backward[recompute] = phase_seconds(kind, made[recompute], Phase::kBackward, group);
   }
-  const BatchShape shape{.sequences = sequences, .sequence_length = programs_.sequence_length()};
+  table.copies = copy_seconds(kind, parallel);
+  const BatchShape shape{.sequences = sequences,
+                         .sequence_length = programs_.form().sequence_length,
+                         .dtype = programs_.form().dtype};
   table.sent_bytes = static_cast<double>(sent_spec(programs_.distinct(), shape).bytes());
   return table;
 }
@@ -110,6 +143,7 @@ void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& se
   for (auto* list : {&numbers.check_seconds, &numbers.norm_seconds, &numbers.update_seconds}) {
     list->assign(static_cast<std::size_t>(plan.world_size()), 0);
   }
+  const TensorLayout layout = layout_of(plan);
   const bool stepwise = plan.world_size() <= kMostStepwise;
   const std::vector<int> first =
       stepwise ? std::vector<int>{}
@@ -135,6 +169,12 @@ void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& se
     numbers.check_seconds[rank] = sum(ops.checks);
     numbers.norm_seconds[rank] = sum(ops.norms);
     numbers.update_seconds[rank] = sum(ops.update());
+    if (programs_.form().dtype == DType::kF32) return;
+    const Stage& one = plan.pipelines[at.pipeline].stages[at.stage];
+    const auto own = static_cast<int>(sequences_of(plan, at).size());
+    const TensorParallel parallel{.width = one.tensor_parallel, .layout = layout};
+    numbers.update_seconds[rank] +=
+        table(kind, own, parallel).copies.of(slice_of(model_, one.layers.front()));
   });
 }
 

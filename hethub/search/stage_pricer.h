@@ -67,6 +67,7 @@ class StagePricer {
   struct Table {
     PhaseSeconds forward = {};
     std::array<PhaseSeconds, 3> backward = {};  // by Recompute of every layer
+    PhaseSeconds copies = {};                   // of parameters, in the form's dtype
     double sent_bytes = 0;
   };
 
@@ -75,6 +76,9 @@ class StagePricer {
 
   PhaseSeconds phase_seconds(const std::string& kind, const Program& program, Phase phase,
                              const GroupPrice& group) const;
+  PhaseSeconds copy_seconds(const std::string& kind, const TensorParallel& parallel) const;
+  double copies_of(const std::string& kind, const Slice& slice,
+                   const TensorParallel& parallel) const;
   const Table& table(const std::string& kind, int sequences, const TensorParallel& parallel);
   std::vector<int> devices_of_group(const std::string& kind, int width) const;
   double seconds(const std::string& kind, const Op& op);

@@ -9,8 +9,8 @@
 namespace hethub {
 
 // Layers differ in their windows alone.
-StagePrograms::StagePrograms(const ModelConfig& model, std::int64_t sequence_length)
-    : distinct_(model), sequence_length_(sequence_length) {
+StagePrograms::StagePrograms(const ModelConfig& model, const JobForm& form)
+    : distinct_(model), form_(form) {
   distinct_.windows.clear();
   for (const std::int64_t window : model.windows) {
     const auto found = std::find(distinct_.windows.begin(), distinct_.windows.end(), window);
@@ -24,9 +24,10 @@ const StagePrograms::ByRecompute& StagePrograms::of(int sequences, const TensorP
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = known_.try_emplace({sequences, parallel.width, parallel.layout});
   if (!is_new) return place->second;
-  const BatchShape shape{.sequences = sequences, .sequence_length = sequence_length_};
+  const BatchShape shape{
+      .sequences = sequences, .sequence_length = form_.sequence_length, .dtype = form_.dtype};
   const Program forward =
-      build_forward(distinct_, {0, distinct_.layers, true, true}, shape, parallel);
+      build_forward(distinct_, {0, distinct_.layers, true, true}, shape, form_.group(parallel));
   for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
     Program& program = place->second[static_cast<std::size_t>(recompute)];
     program = forward;

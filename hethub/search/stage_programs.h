@@ -10,6 +10,7 @@
 #include "hethub/model/config.h"
 #include "hethub/model/shards.h"
 #include "hethub/program/program.h"
+#include "hethub/search/job_form.h"
 
 namespace hethub {
 
@@ -17,7 +18,7 @@ namespace hethub {
 /// a sort cost alike. They are the same for all kinds. Calls may come from several threads at once.
 class StagePrograms {
  public:
-  StagePrograms(const ModelConfig& model, std::int64_t sequence_length);
+  StagePrograms(const ModelConfig& model, const JobForm& form);
 
   /// By Recompute of every layer.
   using ByRecompute = std::array<Program, 3>;
@@ -31,12 +32,12 @@ class StagePrograms {
   /// By layer of the whole model: which of those it is like.
   const std::vector<int>& layer_sort() const { return layer_sort_; }
 
-  std::int64_t sequence_length() const { return sequence_length_; }
+  const JobForm& form() const { return form_; }
 
  private:
   ModelConfig distinct_;
   std::vector<int> layer_sort_ = {};
-  std::int64_t sequence_length_;
+  JobForm form_;
   std::mutex mutex_;
   // By sequences, tensor-parallel width and layout.
   std::map<std::tuple<int, int, TensorLayout>, ByRecompute> known_ = {};

@@ -88,7 +88,7 @@ class ExactStrategy : public Strategy {
 
 std::unique_ptr<SearchCache> own_cache(const SearchRequest& request) {
   if (request.cache != nullptr) return nullptr;
-  return std::make_unique<SearchCache>(request.model, request.costs, request.sequence_length);
+  return std::make_unique<SearchCache>(request.model, request.costs, request.form());
 }
 
 SearchRequest request_on(const CostModel& costs, const SearchRequest& like) {
@@ -97,6 +97,8 @@ SearchRequest request_on(const CostModel& costs, const SearchRequest& like) {
   request.model_path = like.model_path;
   request.sequence_length = like.sequence_length;
   request.global_batch = like.global_batch;
+  request.dtype = like.dtype;
+  request.sequence_parallel = like.sequence_parallel;
   request.micro_batch_sizes = like.micro_batch_sizes;
   request.schedules = like.schedules;
   request.keep = like.keep;

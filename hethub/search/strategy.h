@@ -46,7 +46,9 @@ struct SearchRequest {
   ModelConfig model = {};
   std::string model_path = {};  ///< as the plan is to name it
   std::int64_t sequence_length = 0;
-  std::int64_t global_batch = 0;  ///< sequences per step; every plan takes exactly these
+  std::int64_t global_batch = 0;   ///< sequences per step; every plan takes exactly these
+  DType dtype = DType::kF32;       ///< Plan::dtype of every plan
+  bool sequence_parallel = false;  ///< Plan::sequence_parallel of every plan
   std::vector<int> micro_batch_sizes = {1, 2, 4, 8, 16, 32, 64};
   std::vector<std::string> schedules = priced_schedules();  ///< in case of a tie the first wins
   std::size_t keep = 5;
@@ -54,8 +56,10 @@ struct SearchRequest {
   Pins pins = {};
   bool quick = false;  ///< with many devices, take what is found at once, and predict of it only
                        ///< step_seconds and tokens_per_second
-  SearchCache* cache = nullptr;  ///< of this model, cluster and sequence length; null: its own;
+  SearchCache* cache = nullptr;  ///< of this model, cluster and form(); null: its own;
                                  ///< see own_cache
+
+  JobForm form() const { return {sequence_length, dtype, sequence_parallel}; }
 
   /// Those of `schedules` that the pins leave: at least one.
   std::vector<std::string> allowed_schedules() const {

@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "hethub/base/error.h"
+#include "hethub/base/text.h"
 #include "hethub/cluster/cluster_file.h"
+#include "hethub/cluster/sheets.h"
 
 namespace hethub {
 namespace {
@@ -48,6 +50,67 @@ TEST(Cluster, the_example_says_what_its_data_sheets_say) {
 TEST(Cluster, what_is_written_is_read_back) {
   const Cluster cluster = example();
   EXPECT_EQ(parse_cluster(to_json(cluster), "again"), cluster);
+}
+
+// A cluster of one kind, described by `kind`, and whatever `more` says.
+Cluster cluster_of(const std::string& kind, const std::string& more = "") {
+  return parse_cluster(
+      parse_document(text("format: hethub-cluster/1\nkinds:\n  x: ", kind, "\n", more,
+                          "nodes: [{name: n, devices: [{kind: x, count: 4}]}]\n"),
+                     "c.yaml"),
+      "c.yaml");
+}
+
+TEST(Cluster, a_kind_has_its_data_sheet_s_rates_and_class_where_it_states_no_other) {
+  const Sheets sheets = known_sheets();
+  const DataSheet& sheet = *sheets.find("A800-80GB-SXM");
+  const Cluster cluster = cluster_of("{sheet: A800-80GB-SXM, peak_tflops: {bf16: 300}}");
+  const Kind& kind = cluster.kinds[0];
+  EXPECT_EQ(kind.name, "x");
+  EXPECT_EQ(kind.backend, "x");
+  EXPECT_EQ(kind.memory_bytes, sheet.kind.memory_bytes);
+  EXPECT_EQ(kind.peak_flops_per_s.at("bf16"), 300e12);
+  EXPECT_EQ(kind.peak_flops_per_s.at("f16"), sheet.kind.peak_flops_per_s.at("f16"));
+  EXPECT_EQ(kind.efficiency, sheets.classes.at(sheet.efficiency_class).ops);
+  EXPECT_EQ(kind.processors, sheet.kind.processors);
+  EXPECT_NE(kind.source.find(sheet.source), std::string::npos);
+  EXPECT_NE(kind.source.find("fitted on"), std::string::npos);
+  EXPECT_EQ(parse_cluster(to_json(cluster), "again"), cluster);
+}
+
+TEST(Cluster, a_kind_that_is_like_another_differs_in_what_it_states) {
+  const Cluster cluster = cluster_of(
+      "{like: y, memory_gib: 8, efficiency: {products: 0.5}}\n"
+      "  y: {memory_gib: 16, peak_tflops: {bf16: 100}, efficiency: volta, watts: 250}");
+  const Kind& kind = kind_named(cluster, "x");
+  EXPECT_EQ(kind.memory_bytes, std::int64_t{8} << 30);
+  EXPECT_EQ(kind.watts, 250);
+  EXPECT_EQ(kind.peak_flops_per_s.at("bf16"), 100e12);
+  EXPECT_EQ(kind.efficiency.products, 0.5);
+  EXPECT_EQ(kind.efficiency.half_size, known_sheets().classes.at("volta").ops.half_size);
+  EXPECT_EQ(parse_cluster(to_json(cluster), "again"), cluster);
+}
+
+TEST(Cluster, a_node_s_ports_are_shared_out_among_its_devices) {
+  const Cluster cluster = cluster_of("{memory_gib: 1}");
+  const std::string link = "links: [{between: [x, x], scope: network, gbit_per_node: 400}]\n";
+  const std::string both = "links: [{between: [x, x], gb_per_s: 1, gbit_per_node: 400}]\n";
+  EXPECT_DOUBLE_EQ(cluster_of("{memory_gib: 1}", link).links[0].rate.bytes_per_s, 12.5e9);
+  EXPECT_THROW(cluster_of("{memory_gib: 1}", both), Error);
+}
+
+TEST(Cluster, unknown_sheets_classes_and_rings_of_kinds_are_refused) {
+  const auto refusal = [](const std::string& kinds) {
+    return refusal_of("format: hethub-cluster/1\nkinds:\n" + kinds +
+                      "nodes: [{name: n, devices: [{kind: x}]}]\n");
+  };
+  EXPECT_NE(refusal("  x: {sheet: A100}\n").find("A100-80GB-SXM"), std::string::npos);
+  EXPECT_NE(refusal("  x: {memory_gib: 1, efficiency: amper}\n").find("ampere"), std::string::npos);
+  EXPECT_NE(refusal("  x: {memory_gib: 1, efficiency: {product: 1}}\n").find("\"products\""),
+            std::string::npos);
+  EXPECT_NE(refusal("  x: {like: y}\n  y: {like: x}\n").find("ring"), std::string::npos);
+  EXPECT_NE(refusal("  x: {like: z}\n").find("another kind"), std::string::npos);
+  EXPECT_NE(refusal("  x: {sheet: T4, like: x}\n").find("both"), std::string::npos);
 }
 
 TEST(Cluster, a_machine_s_devices_make_one_node) {

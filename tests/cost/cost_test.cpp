@@ -192,5 +192,18 @@ TEST(Costs, a_fitted_link_is_never_negative) {
   EXPECT_THROW(fit_link({{100, 1e-6}, {100, 1e-6}}), Error);
 }
 
+// Ops that make no products are bound by memory: a sheet of one dtype prices them in another.
+TEST(CostModel, a_sheet_of_one_dtype_prices_other_dtypes_but_for_products) {
+  const CostModel costs({.kinds = {{.name = "x",
+                                    .memory_bytes = 1 << 20,
+                                    .peak_flops_per_s = {{"bf16", 1e12}},
+                                    .memory_bytes_per_s = 1e9}},
+                         .nodes = {{.name = "n", .devices = {{"x", 1}}}}},
+                        {});
+  const Op fill{"fill", DType::kF32, Fill{1000}};
+  EXPECT_DOUBLE_EQ(costs.op_cost("x", fill).seconds, 4000 / 1e9);
+  EXPECT_THROW(costs.op_cost("x", {"y", DType::kF32, Linear{8, 8, 8}}), Error);
+}
+
 }  // namespace
 }  // namespace hethub

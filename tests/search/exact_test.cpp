@@ -356,18 +356,24 @@ TEST(ExactSearch, the_same_request_has_the_same_answer) {
 }
 
 TEST(StagePricer, its_numbers_are_those_of_the_rank_plans) {
-  const CostModel costs(example_cluster(2, 2), {});
-  for (const bool tied : {false, true}) {
+  Cluster cluster = example_cluster(2, 2);
+  for (Kind& kind : cluster.kinds) {
+    kind.peak_flops_per_s["bf16"] = 4 * kind.peak_flops_per_s["f32"];
+  }
+  const CostModel costs(cluster, {});
+  for (const auto& [tied, dtype] :
+       {std::pair(false, DType::kF32), {true, DType::kF32}, {false, DType::kBf16}}) {
     const ModelConfig model = example_model(6, tied);
     Plan plan = example_plan({example_pipeline({0, 2}, {"a", "b"}, {4, 2}, 2, 3),
                               example_pipeline({3, 1}, {"b", "a"}, {1, 5}, 1, 2)});
+    plan.dtype = std::string(name_of(dtype));
     plan.pipelines[0].stages[0].recompute = {{Recompute::kFull, {0, 4}}};
     plan.pipelines[1].stages[1].recompute = {{Recompute::kSelective, {2, 5}},
                                              {Recompute::kFull, {5, 6}}};
     const std::vector<Segment> segments = segments_of(plan, model);
     const RankPlans ranks = distinct_rank_plans(plan, model, segments);
     const StepNumbers expected = numbers_of(plan, ranks, costs);
-    StagePrograms programs(model, plan.sequence_length);
+    StagePrograms programs(model, {.sequence_length = plan.sequence_length, .dtype = dtype});
     StagePricer pricer(model, costs, programs);
     const StepNumbers found = pricer.numbers(plan, segments);
     for (std::size_t pipeline = 0; pipeline < 2; ++pipeline) {

@@ -107,7 +107,7 @@ TEST(ScaledSearch, a_width_that_the_model_cannot_be_split_by_is_refused) {
 // pipelines, all stay alive.
 TEST(ScaledSearch, a_schedule_that_keeps_all_micro_batches_alive_is_given_room_for_them) {
   const ModelConfig model = example_model(8);
-  StageMemory memory(model, 32);
+  StageMemory memory(model, {.sequence_length = 32});
   const StageBytes whole = memory.of({0, model.layers}, 1, Recompute::kNone);
   for (const int lanes : {6, 12}) {
     Cluster cluster = example_cluster(12, 12, {1e-6, 1e9});

@@ -59,7 +59,7 @@ TEST(StageMemory, its_limit_holds_for_the_arena_of_every_rank_and_is_near) {
     Plan plan = example_plan(pipelines, round % 4 == 0 ? "gpipe" : "1f1b");
     plan.bucket_bytes = 1 << 20;
     MemoryCheck check(model);
-    StageMemory memory(model, plan.sequence_length);
+    StageMemory memory(model, {.sequence_length = plan.sequence_length});
     const std::vector<std::int64_t> arenas = check.arenas_of(plan, segments_of(plan, model));
     for_each_rank(plan, [&](const RankPosition& at, int rank) {
       const std::int64_t limit = memory.arena_limit(plan, at);
