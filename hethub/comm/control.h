@@ -6,7 +6,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -50,10 +49,13 @@ class Control {
   /// From now on `on_verdict` is called once, on the thread, when the job has failed.
   void start(std::function<void(const Error& verdict)> on_verdict);
 
-  /// Says what this rank takes for the failure, and which collective it had under way, if one. The
-  /// verdict, if it is known already; otherwise on_verdict will be called soon, unless
-  /// verdict_to_come() is false.
-  std::optional<Error> report(const Error& error, Tag under_way = {});
+  struct Reported {
+    std::optional<Error> verdict = {};  ///< if it is known already
+    bool to_come = false;               ///< otherwise: on_verdict will be called soon
+  };
+
+  /// Says what this rank takes for the failure, and which collective it had under way, if one.
+  Reported report(const Error& error, Tag under_way = {});
 
   /// Whether rank 0 can still decide, or has yet to.
   bool verdict_to_come() const;
@@ -80,9 +82,10 @@ class Control {
   // So long the first news of a failure waits for a rank that can say more of it.
   static constexpr double kBetterReportSeconds = 0.05;
   // And so long a mismatch waits for all ranks to say what they meant.
-  static constexpr double kAllMeantSeconds = 0.3;
+  static constexpr double kAllMeantSeconds = 0.5;
 
   static std::string tenths(double seconds);
+  bool may_come() const;
   std::string name_of(int rank) const;
   bool watched(const Link& link) const { return link.socket.valid() && !link.left && !link.gone; }
   void run();
@@ -113,7 +116,6 @@ class Control {
   bool told_ = false;                   // on_verdict has been called
   std::optional<Error> probable_ = {};  // what the end of a connection says, if nobody says more
   Deadline probable_until_ = {};
-  std::set<int> reported_ = {};
   std::map<int, Tag> meant_ = {};  // by rank: the collective it had under way when it failed
   std::vector<std::pair<int, double>> suspects_ = {};  // rank, seconds of silence
   std::vector<std::string> notices_ = {};

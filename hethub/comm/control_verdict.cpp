@@ -26,9 +26,9 @@ Tag tag_behind(const std::string& said) {
 
 }  // namespace
 
-std::optional<Error> Control::report(const Error& error, Tag under_way) {
+Control::Reported Control::report(const Error& error, Tag under_way) {
   const Lock lock(mutex_);
-  if (verdict_) return verdict_;
+  if (verdict_) return {.verdict = verdict_};
   if (options_.rank == 0) {
     consider(error, 0, under_way);
     told_ = verdict_.has_value();
@@ -40,13 +40,17 @@ std::optional<Error> Control::report(const Error& error, Tag under_way) {
         error_text(error) + std::string(reinterpret_cast<const char*>(&under_way), sizeof(Tag)));
   }
   wake();
-  return verdict_;
+  return {.verdict = verdict_, .to_come = may_come()};
 }
 
 bool Control::verdict_to_come() const {
   const Lock lock(mutex_);
-  if (options_.rank == 0) return !verdict_ && probable_;
-  return !verdict_ && watched(links_[0]) && !links_[0].suspect;
+  return may_come();
+}
+
+bool Control::may_come() const {
+  if (verdict_) return false;
+  return options_.rank == 0 ? probable_.has_value() : watched(links_[0]) && !links_[0].suspect;
 }
 
 // A rank's report: an error's text and a tag.
@@ -58,9 +62,8 @@ void Control::consider_report(int rank, const std::string& text) {
 void Control::consider(const Error& error, int rank, Tag under_way) {
   if (verdict_) return;
   if (under_way.check != 0) meant_[rank] = under_way;
-  reported_.insert(rank);
   if (probable_ && is_mismatch(*probable_)) {
-    if (reported_.size() == links_.size()) probable_until_ = std::chrono::steady_clock::now();
+    if (meant_.size() == links_.size()) probable_until_ = std::chrono::steady_clock::now();
     return;
   }
   if (!is_mismatch(error)) {

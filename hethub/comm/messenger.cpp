@@ -85,6 +85,9 @@ Handle Messenger::post(int peer, Tag tag, std::byte* data, std::int64_t bytes, b
                       .fix = "join the world with this pair (RendezvousOptions::pairs, data)"};
   });
   Lock lock(mutex_);
+  if (failure_ && !settled_ && control_ != nullptr && is_mismatch(*failure_)) {
+    control_->report(*failure_, tag);  // what this rank means by it, which had not begun it before
+  }
   await_verdict(lock);
   if (failure_) throw Error(*failure_);
   if (table_.full()) {
@@ -263,10 +266,10 @@ void Messenger::set_failure(const Error& error) {
   if (failure_) return;
   const Tag under_way = collective_under_way();
   fail_all(error);
-  const std::optional<Error> verdict =
-      control_ == nullptr ? error : control_->report(error, under_way);
-  if (verdict) failure_ = verdict;
-  settled_ = verdict.has_value() || !control_->verdict_to_come();
+  const Control::Reported reported = control_ == nullptr ? Control::Reported{.verdict = error}
+                                                         : control_->report(error, under_way);
+  if (reported.verdict) failure_ = reported.verdict;
+  settled_ = !reported.to_come;
   tell_waiting();
 }
 
@@ -298,7 +301,7 @@ void Messenger::settle(const Error& verdict) {
 
 // All ranks throw one error: what rank 0 found to be the first. It answers in about a round trip.
 void Messenger::await_verdict(Lock& lock) {
-  constexpr auto kVerdictTime = std::chrono::milliseconds(800);
+  constexpr auto kVerdictTime = std::chrono::milliseconds(1200);
   if (!failure_ || settled_) return;
   verdict_.wait_for(lock, kVerdictTime, [this] { return settled_; });
   settled_ = true;

@@ -109,7 +109,7 @@ TEST(Control, all_ranks_hear_one_verdict_though_several_fail_at_once) {
     Star star(5);
     std::vector<std::optional<Error>> at_once(5);
     on_all_ranks(4, [&](int rank) {
-      at_once[rank + 1] = star.ranks[rank + 1]->report(failure_of(rank + 1));
+      at_once[rank + 1] = star.ranks[rank + 1]->report(failure_of(rank + 1)).verdict;
     });
     const std::string verdict = star.told[0]->first(star.told[0]->verdicts);
     expect_contains(verdict, "loss of rank ");
