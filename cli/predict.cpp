@@ -1,5 +1,6 @@
 #include "hethub/predict/predict.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <iostream>
@@ -49,11 +50,44 @@ Json json_of(const RankPrediction& rank) {
           {"free_bytes", rank.free_bytes()}};
 }
 
+std::string layers_text(const StageAccount& stage) {
+  std::string all;
+  for (const LayerRange& range : stage.layers) {
+    all += text(all.empty() ? "" : ",", range.begin, "-", range.end);
+  }
+  return all;
+}
+
+Json json_of(const StageAccount& stage) {
+  return {{"pipeline", stage.pipeline},
+          {"alike_pipelines", stage.alike},
+          {"stage", stage.stage},
+          {"kind", stage.kind},
+          {"devices", stage.devices},
+          {"layers", layers_text(stage)},
+          {"compute_seconds", stage.compute_seconds},
+          {"recompute_seconds", stage.recompute_seconds},
+          {"tensor_parallel_seconds", stage.tensor_seconds},
+          {"boundary_seconds", stage.boundary_seconds},
+          {"gradient_seconds", stage.gradient_seconds},
+          {"parameter_seconds", stage.parameter_seconds},
+          {"norm_seconds", stage.norm_seconds},
+          {"optimizer_seconds", stage.optimizer_seconds},
+          {"bubble_seconds", stage.bubble_seconds},
+          {"flops_per_s", stage.flops_per_s},
+          {"memory_bytes", stage.memory_bytes}};
+}
+
 Json json_of(const Prediction& prediction, const UpperBound& bound, const Costs& costs) {
   Json ranks = Json::array();
   for (const RankPrediction& rank : prediction.ranks) {
     ranks.push_back(json_of(rank));
   }
+  Json stages = Json::array();
+  for (const StageAccount& stage : prediction.stages) {
+    stages.push_back(json_of(stage));
+  }
+  const auto devices = static_cast<double>(prediction.ranks.size());
   Json sources = Json::object();
   for (int source = 0; source < 3; ++source) {
     const double share = prediction.cost.seconds > 0
@@ -67,11 +101,53 @@ Json json_of(const Prediction& prediction, const UpperBound& bound, const Costs&
           {"tokens_per_second", prediction.tokens_per_second},
           {"bubble_fraction", prediction.bubble_fraction},
           {"mfu", prediction.mfu},
+          {"hfu", prediction.hfu()},
+          {"model_flops_per_s_per_device", prediction.model_flops_per_s / devices},
+          {"hardware_flops_per_s_per_device", prediction.hardware_flops_per_s / devices},
           {"gemm_fraction", prediction.gemm_fraction},
           {"upper_bound_tokens_per_second", bound.tokens_per_second},
           {"costs_by_source", sources},
           {"farthest_scaling", prediction.cost.farthest},
+          {"stages", stages},
           {"ranks", ranks}};
+}
+
+// In per cent of the step; what takes none on any stage is left out.
+void print_stages(const Prediction& prediction) {
+  struct Column {
+    const char* name;
+    double StageAccount::*seconds;
+  };
+  std::vector<Column> columns = {{"compute", &StageAccount::compute_seconds},
+                                 {"recompute", &StageAccount::recompute_seconds},
+                                 {"tensor", &StageAccount::tensor_seconds},
+                                 {"copies", &StageAccount::boundary_seconds},
+                                 {"gradients", &StageAccount::gradient_seconds},
+                                 {"parameters", &StageAccount::parameter_seconds},
+                                 {"norm", &StageAccount::norm_seconds},
+                                 {"optimizer", &StageAccount::optimizer_seconds},
+                                 {"bubble", &StageAccount::bubble_seconds}};
+  std::erase_if(columns, [&](const Column& column) {
+    return std::all_of(prediction.stages.begin(), prediction.stages.end(),
+                       [&](const StageAccount& stage) { return stage.*column.seconds <= 0; });
+  });
+  std::printf("\n%-22s %-10s", "pipeline stage", "layers");
+  for (const Column& column : columns) {
+    std::printf(" %10s", column.name);
+  }
+  std::printf(" %8s %12s\n", "TFLOP/s", "memory");
+  for (const StageAccount& stage : prediction.stages) {
+    const std::string times = stage.alike > 1 ? text(" (", stage.alike, " alike)") : "";
+    std::printf(
+        "%-22s %-10s",
+        text(stage.pipeline, times, " ", stage.stage, " ", stage.devices, "*", stage.kind).c_str(),
+        layers_text(stage).c_str());
+    for (const Column& column : columns) {
+      std::printf(" %9.1f%%", 100 * stage.*column.seconds / prediction.step_seconds);
+    }
+    std::printf(" %8.4g %12s\n", stage.flops_per_s / 1e12,
+                bytes_text(static_cast<double>(stage.memory_bytes)).c_str());
+  }
 }
 
 void print_table(const Prediction& prediction, const UpperBound& bound, const Costs& costs) {
@@ -79,7 +155,13 @@ void print_table(const Prediction& prediction, const UpperBound& bound, const Co
   std::printf("predicted step      %.6g s\n", p.step_seconds);
   std::printf("predicted rate      %.6g tokens/s\n", p.tokens_per_second);
   std::printf("predicted bubble    %.1f %%\n", 100 * p.bubble_fraction);
-  if (p.mfu > 0) std::printf("predicted MFU       %.1f %% of the data sheets\n", 100 * p.mfu);
+  const auto devices = static_cast<double>(p.ranks.size());
+  std::printf("predicted FLOP/s    %.4g TFLOP/s a device for the model, %.4g with recompute\n",
+              p.model_flops_per_s / devices / 1e12, p.hardware_flops_per_s / devices / 1e12);
+  if (p.mfu > 0) {
+    std::printf("predicted MFU       %.1f %% of the data sheets, HFU %.1f %%\n", 100 * p.mfu,
+                100 * p.hfu());
+  }
   if (p.gemm_fraction > 0) {
     std::printf("predicted products  %.1f %% of the measured matrix-product peaks\n",
                 100 * p.gemm_fraction);
@@ -97,6 +179,7 @@ void print_table(const Prediction& prediction, const UpperBound& bound, const Co
       "costs               %.0f %% measured, %.0f %% scaled (up to %.3g x), %.0f %% data sheet\n",
       100 * p.cost.seconds_by_source[0] / all, 100 * p.cost.seconds_by_source[1] / all,
       p.cost.farthest, 100 * p.cost.seconds_by_source[2] / all);
+  print_stages(p);
   std::printf("\n%4s %-12s %10s %10s %10s %10s %12s %12s\n", "rank", "kind", "compute", "messages",
               "optimizer", "waiting", "memory", "free");
   for (const RankPrediction& rank : p.ranks) {
@@ -189,7 +272,8 @@ int run_predict(const PredictArguments& arguments, bool json) {
   const CostModel costs(read_cluster(arguments.cluster),
                         arguments.costs.empty() ? Costs{} : read_costs(arguments.costs));
   const std::clock_t began = std::clock();
-  const Prediction prediction = predict(plan, model, costs, {.timeline = !arguments.trace.empty()});
+  const Prediction prediction =
+      predict(plan, model, costs, {.timeline = !arguments.trace.empty(), .stages = true});
   const double seconds = static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
   if (!arguments.trace.empty()) write_perfetto({&prediction.timeline, 1}, arguments.trace);
   const UpperBound bound = arguments.no_bound ? UpperBound{} : bound_of(plan, model, costs);

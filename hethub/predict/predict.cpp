@@ -10,6 +10,7 @@
 #include "hethub/plan/segments.h"
 #include "hethub/plan/validate.h"
 #include "hethub/predict/group_price.h"
+#include "hethub/predict/stage_account.h"
 
 namespace hethub {
 namespace {
@@ -146,8 +147,9 @@ void account(const StepBuilder& builder, const SimTimes& times, int device, Rank
   for (std::size_t index = 0; index < tasks.size(); ++index) {
     const SimLabel& label = builder.labels().at(tasks[index].label);
     if (is_bubble(tasks[index], label)) continue;
-    *account_of(rank, label) +=
-        times.tasks[device][index].end_s - times.tasks[device][index].begin_s;
+    const double seconds = times.tasks[device][index].end_s - times.tasks[device][index].begin_s;
+    *account_of(rank, label) += seconds;
+    rank.action_seconds[static_cast<std::size_t>(label.action.kind)] += seconds;
   }
   rank.bubble_seconds = std::max(
       0.0, times.step_seconds - rank.compute_seconds - rank.update_seconds - rank.transfer_seconds);
@@ -265,7 +267,13 @@ Prediction predict(const Plan& plan, const ModelConfig& model, const CostModel& 
   for (int rank = 0; rank < plan.world_size(); ++rank) {
     priced.arena_bytes.push_back(ranks.of(rank).memory.arena_bytes);
   }
-  return predict(priced, model, costs, options);
+  Prediction prediction = predict(priced, model, costs, options);
+  if (!options.stages) return prediction;
+  StepFlops flops;
+  prediction.stages = stage_accounts(plan, ranks, costs, prediction, &flops);
+  prediction.hardware_flops_per_s =
+      prediction.model_flops_per_s * (1 + flops.again / std::max(flops.needed, 1.0));
+  return prediction;
 }
 
 Prediction predict(const PricedPlan& priced, const ModelConfig& model, const CostModel& costs,
@@ -300,6 +308,7 @@ Prediction predict(const PricedPlan& priced, const ModelConfig& model, const Cos
     one.update_seconds = like->second.update_seconds;
     one.transfer_seconds = like->second.transfer_seconds;
     one.bubble_seconds = like->second.bubble_seconds;
+    one.action_seconds = like->second.action_seconds;
     busy += one.compute_seconds + one.update_seconds;
     if (options.timeline) {
       prediction.timeline.rank_names[rank] = text("rank ", rank, " (", kind, ")");
@@ -310,6 +319,8 @@ Prediction predict(const PricedPlan& priced, const ModelConfig& model, const Cos
   prediction.bubble_fraction = available > 0 ? 1 - busy / available : 0;
   const Efficiency efficiency = efficiency_of(plan, model, costs, prediction.tokens_per_second);
   prediction.mfu = efficiency.mfu;
+  prediction.model_flops_per_s =
+      prediction.tokens_per_second * model_flops_per_token(model, plan.sequence_length);
   prediction.gemm_fraction = efficiency.gemm_fraction;
   return prediction;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,16 +19,42 @@ namespace hethub {
 struct RankPrediction {
   int rank = 0;
   std::string kind = {};
-  double compute_seconds = 0;     ///< forward and backward
-  double update_seconds = 0;      ///< gradient norm and optimizer
-  double transfer_seconds = 0;    ///< copies for messages, and all of the gradient synchronisation
-  double bubble_seconds = 0;      ///< the rest of the step: waiting for other stages
+  double compute_seconds = 0;   ///< forward and backward
+  double update_seconds = 0;    ///< gradient norm and optimizer
+  double transfer_seconds = 0;  ///< copies for messages, and all of the gradient synchronisation
+  double bubble_seconds = 0;    ///< the rest of the step: waiting for other stages
+  /// What it does other than to wait for its pipeline, by ActionKind; compute, update
+  /// and transfer are sums of these.
+  std::array<double, kActionKinds> action_seconds = {};
   std::int64_t arena_bytes = 0;   ///< exactly what the rank will allocate
   std::int64_t fixed_bytes = 0;   ///< what its process or driver was measured to take beside that
   std::int64_t device_bytes = 0;  ///< what the kind has
 
+  double of(ActionKind kind) const { return action_seconds[static_cast<std::size_t>(kind)]; }
+
   /// Bytes that are left; negative if the rank does not fit.
   std::int64_t free_bytes() const { return device_bytes - arena_bytes - fixed_bytes; }
+};
+
+/// Where the step of one stage's first rank goes, in seconds; they add up to the step.
+struct StageAccount {
+  int pipeline = 0;
+  int stage = 0;
+  int alike = 1;  ///< pipelines that are like this one, itself included: they have no account
+  std::string kind = {};
+  int devices = 0;
+  std::vector<LayerRange> layers = {};
+  double compute_seconds = 0;     ///< forward and backward, without the next two
+  double recompute_seconds = 0;   ///< what the backward pass computes again
+  double tensor_seconds = 0;      ///< group ops of its tensor-parallel group
+  double boundary_seconds = 0;    ///< copies to and from the host for the stages beside it
+  double gradient_seconds = 0;    ///< sums of gradients with nothing beside them
+  double parameter_seconds = 0;   ///< owners hand out what they updated
+  double norm_seconds = 0;        ///< waiting for all ranks to tell their gradients' norm
+  double optimizer_seconds = 0;   ///< checks, norms and updates
+  double bubble_seconds = 0;      ///< waiting for messages of the pipeline
+  double flops_per_s = 0;         ///< of each device: all that its programs compute
+  std::int64_t memory_bytes = 0;  ///< of its fullest rank, fixed bytes included
 };
 
 /// What the simulation says of a plan. Times are of one step, in seconds.
@@ -36,10 +63,19 @@ struct Prediction {
   double tokens_per_second = 0;
   double bubble_fraction = 0;  ///< share of the ranks' time without compute or update
   double mfu = 0;              ///< model FLOP/s over the data sheets' peaks; 0 if one is not stated
-  double gemm_fraction = 0;    ///< the same over measured matrix products; 0 if one is missing
-  ProgramCost cost = {};       ///< all ranks' compute by the source of its costs
+  double model_flops_per_s =
+      0;  ///< 6 a parameter and token, attention counted in full; all devices
+  double hardware_flops_per_s = 0;  ///< the same with what is recomputed; 0 unless asked for
+  double gemm_fraction = 0;         ///< the same over measured matrix products; 0 if one is missing
+  ProgramCost cost = {};            ///< all ranks' compute by the source of its costs
   std::vector<RankPrediction> ranks = {};
-  Timeline timeline = {};  ///< empty unless asked for
+  std::vector<StageAccount> stages = {};  ///< empty unless asked for
+  Timeline timeline = {};                 ///< empty unless asked for
+
+  /// Hardware FLOP/s over the data sheets' peaks (HFU); 0 where it or the MFU is not known.
+  double hfu() const {
+    return model_flops_per_s > 0 ? mfu * hardware_flops_per_s / model_flops_per_s : 0;
+  }
 
   /// The rank with the least memory left.
   const RankPrediction& fullest() const;
@@ -47,6 +83,7 @@ struct Prediction {
 
 struct PredictOptions {
   bool timeline = false;
+  bool stages = false;  ///< where each stage's step goes, and hardware FLOP/s
 };
 
 /// Model FLOP/s of so many tokens/s over the data sheets' peaks of the plan's ranks, and over their

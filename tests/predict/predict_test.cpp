@@ -1,5 +1,6 @@
 #include "hethub/predict/predict.h"
 
+#include <array>
 #include <map>
 #include <set>
 
@@ -13,9 +14,10 @@
 namespace hethub {
 namespace {
 
-// The seconds of a plan of `stages` equal stages whose forward takes 1 s and backward 2 s, with
-// links that take no time.
-double pipeline_seconds(const std::string& schedule, int stages, int micro_batches) {
+// The seconds of a plan of `stages` equal stages whose forward takes 1 s and backward 2 s, or what
+// `phases` says, with links that take no time.
+double pipeline_seconds(const std::string& schedule, int stages, int micro_batches,
+                        const std::array<double, kPhases>& phases = {1, 2, 0}) {
   const CostModel costs(example_cluster(stages, 0, {0, 1e30}), {});
   std::vector<int> ranks;
   for (int rank = 0; rank < stages; ++rank) {
@@ -27,7 +29,7 @@ double pipeline_seconds(const std::string& schedule, int stages, int micro_batch
   StepNumbers numbers{.check_seconds = std::vector<double>(stages, 0),
                       .norm_seconds = std::vector<double>(stages, 0),
                       .update_seconds = std::vector<double>(stages, 0)};
-  numbers.stages.push_back(std::vector<StageNumbers>(stages, {{1.0, 2.0, 0.0}, 100}));
+  numbers.stages.push_back(std::vector<StageNumbers>(stages, {phases, 100}));
   StepBuilder builder(costs);
   write_step(builder, plan, {}, numbers, ranks, Labels::kNone);
   return simulate(builder.step(), SimDetail::kEndsOnly).step_seconds;
@@ -44,6 +46,33 @@ TEST(Predict, gpipe_and_1f1b_have_the_bubble_of_the_papers) {
       }
     }
   }
+}
+
+TEST(Predict, zero_bubble_has_a_third_of_the_bubble_of_1f1b) {
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (const int micro_batches : {stages, 2 * stages, 5 * stages + 1, 64}) {
+      const double seconds = pipeline_seconds("zero-bubble", stages, micro_batches, {1, 1, 1});
+      const double bubble = 1 - 3.0 * micro_batches / seconds;
+      EXPECT_NEAR(bubble, (stages - 1.0) / (3 * micro_batches + stages - 1.0), 1e-9)
+          << stages << " stages " << micro_batches << " micro-batches";
+    }
+  }
+}
+
+// DAPPLE's early backward passes: with enough micro-batches to fill the pipeline, more of them take
+// no more memory; GPipe keeps all of them.
+TEST(Predict, memory_of_1f1b_does_not_grow_with_the_micro_batches) {
+  const CostModel costs(example_cluster(4, 0), {});
+  const auto arena = [&](const std::string& schedule, int micro_batches) {
+    const std::vector<std::string> kinds(4, "a");
+    const Plan plan = example_plan(
+        {example_pipeline({0, 1, 2, 3}, kinds, {1, 1, 1, 1}, 1, micro_batches)}, schedule);
+    return predict(plan, example_model(4), costs).ranks[0].arena_bytes;
+  };
+  EXPECT_EQ(arena("1f1b", 4), arena("1f1b", 8));
+  EXPECT_EQ(arena("1f1b", 4), arena("1f1b", 64));
+  EXPECT_EQ(arena("gpipe", 16) - arena("gpipe", 12), arena("gpipe", 12) - arena("gpipe", 8));
+  EXPECT_GT(arena("gpipe", 12), arena("gpipe", 8));
 }
 
 TEST(Predict, interleaved_has_the_bubble_of_its_paper) {
