@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@ namespace {
 
 // Small messages are read many at a time; what is larger goes straight to its place.
 constexpr std::size_t kReadAhead = 64 * 1024;
+constexpr std::size_t kReadAheadInBulk = 1024;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
@@ -43,8 +45,14 @@ class TcpWire : public Wire {
   std::size_t read(std::span<std::byte> to) override {
     std::size_t given = take_ahead(to);
     if (given == to.size()) return given;
-    if (to.size() - given >= kReadAhead) return given + receive(to.subspan(given));
-    filled_ = receive({ahead_.get(), kReadAhead});
+    // A large message goes to its place in whole; of what follows it little is read ahead, since
+    // the next is likely to be large too.
+    if (to.size() - given >= kReadAhead) {
+      in_bulk_ = true;
+      return given + receive(to.subspan(given));
+    }
+    filled_ =
+        receive({ahead_.get(), std::exchange(in_bulk_, false) ? kReadAheadInBulk : kReadAhead});
     taken_ = 0;
     given += take_ahead(to.subspan(given));
     return given;
@@ -74,6 +82,7 @@ class TcpWire : public Wire {
 
   Descriptor socket_;
   std::unique_ptr<std::byte[]> ahead_;  // not touched, and so not there, before bytes come
+  bool in_bulk_ = false;
   std::size_t filled_ = 0;
   std::size_t taken_ = 0;
   std::string end_ = {};
