@@ -59,6 +59,17 @@ struct Pricer {
         memory_seconds(facts.bytes()));
   }
 
+  // A product for each expert, of as many rows as it has if all are chosen alike.
+  template <typename T>
+  double experts(const T& sizes, std::int64_t columns, std::int64_t rows = 0) const {
+    const OpFacts facts = facts_of(op);
+    const auto many = static_cast<double>(sizes.experts);
+    const double m = rows > 0 ? static_cast<double>(rows)
+                              : std::max(1.0, static_cast<double>(sizes.load) / many);
+    return std::max(product_seconds(facts.flops, many, m, static_cast<double>(columns)),
+                    memory_seconds(facts.bytes()));
+  }
+
   double attention(const Attention& sizes, double products, double passes) const {
     const OpFacts facts = facts_of(op);
     const double moved = memory_seconds(facts.bytes());
@@ -84,6 +95,11 @@ struct Pricer {
   double operator()(const Linear& /*sizes*/) const { return linear(); }
   double operator()(const LinearGradInput& /*sizes*/) const { return linear(); }
   double operator()(const LinearGradWeight& /*sizes*/) const { return linear(); }
+  double operator()(const ExpertLinear& sizes) const { return experts(sizes, sizes.out); }
+  double operator()(const ExpertLinearGradInput& sizes) const { return experts(sizes, sizes.in); }
+  double operator()(const ExpertLinearGradWeight& sizes) const {
+    return experts(sizes, sizes.in, sizes.out);
+  }
   double operator()(const Attention& sizes) const { return attention(sizes, 2, 6); }
   double operator()(const AttentionGrad& sizes) const { return attention(sizes.forward, 5, 10); }
 

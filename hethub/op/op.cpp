@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "hethub/base/text.h"
+#include "hethub/op/expert_facts.h"
 
 namespace hethub {
 namespace {
@@ -101,6 +102,39 @@ OpFacts facts(const RmsNormGradGain& op, DType type) {
           .flops = 3.0 * op.rows * op.width};
 }
 
+// Per element: sum, subtract, square, sum, scale by rstd, scale by gain, add the bias.
+OpFacts facts(const LayerNorm& op, DType type) {
+  const TensorSpec rows{type, {op.rows, op.width}};
+  return {.kind = "layer_norm",
+          .inputs = {rows, {type, {op.width}}, {type, {op.width}}},
+          .outputs = {{rows}, {f32({op.rows})}, {f32({op.rows})}},
+          .flops = 7.0 * op.rows * op.width};
+}
+
+OpFacts facts(const LayerNormGradInput& op, DType type) {
+  const TensorSpec rows{type, {op.rows, op.width}};
+  return {.kind = "layer_norm_grad_input",
+          .inputs = {rows, rows, {type, {op.width}}, f32({op.rows}), f32({op.rows})},
+          .outputs = {{.spec = rows, .may_reuse = 0}},
+          .flops = 11.0 * op.rows * op.width};
+}
+
+OpFacts facts(const LayerNormGradGain& op, DType type) {
+  const TensorSpec rows{type, {op.rows, op.width}};
+  return {.kind = "layer_norm_grad_gain",
+          .inputs = {rows, rows, f32({op.rows}), f32({op.rows}), f32({op.width})},
+          .outputs = {{.spec = f32({op.width}), .updates = 4}},
+          .flops = 4.0 * op.rows * op.width};
+}
+
+OpFacts facts(const AddBias& op, DType type) {
+  const TensorSpec rows{type, {op.rows, op.width}};
+  return {.kind = "add_bias",
+          .inputs = {rows, {type, {op.width}}},
+          .outputs = {{.spec = rows, .may_reuse = 0}},
+          .flops = 1.0 * op.rows * op.width};
+}
+
 OpFacts facts(const Rope& op, DType type) {
   const TensorSpec rows{type, {op.rows, op.heads * op.head_dim}};
   return {.kind = "rope",
@@ -155,6 +189,23 @@ OpFacts facts(const SiluMulGrad& op, DType type) {
           .inputs = {rows, rows, rows},
           .outputs = {{.spec = rows, .may_reuse = 1}, {.spec = rows, .may_reuse = 2}},
           .flops = 10.0 * op.rows * op.width};
+}
+
+// Per element: the cubic polynomial (4), tanh as an exponential and a quotient (5), the rest (2).
+OpFacts facts(const Gelu& op, DType type) {
+  const TensorSpec rows{type, {op.rows, op.width}};
+  return {.kind = "gelu",
+          .inputs = {rows},
+          .outputs = {{.spec = rows, .may_reuse = 0}},
+          .flops = 11.0 * op.rows * op.width};
+}
+
+OpFacts facts(const GeluGrad& op, DType type) {
+  const TensorSpec rows{type, {op.rows, op.width}};
+  return {.kind = "gelu_grad",
+          .inputs = {rows, rows},
+          .outputs = {{.spec = rows, .may_reuse = 0}},
+          .flops = 18.0 * op.rows * op.width};
 }
 
 OpFacts facts(const Add& op, DType type) {

@@ -8,6 +8,7 @@
 
 #include "hethub/base/dtype.h"
 #include "hethub/base/reduction.h"
+#include "hethub/op/experts.h"
 
 namespace hethub {
 
@@ -21,7 +22,7 @@ struct TensorSpec {
   friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
 };
 
-// ---- The ops. Each is its sizes and nothing else. -------------------------------------------
+// ---- The ops. Each is its sizes and nothing else; those of experts are in experts.h. -----------
 // Tensors are of the op's dtype unless a comment says otherwise; "ids", "labels", "positions" and
 // "starts" are i32. `a += b` marks an output that is also an input: the op adds to what is there.
 
@@ -117,6 +118,42 @@ struct RmsNormGradGain {
   bool operator==(const RmsNormGradGain&) const = default;
 };
 
+/// y = (x - mean) · rstd · gain + bias with mean[row] = mean(x) and rstd[row] = 1/sqrt(mean((x -
+/// mean)²) + eps), both f32; gain[width], bias[width]. Inputs x, gain, bias; outputs y, mean, rstd.
+struct LayerNorm {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  double eps = 1e-5;
+
+  bool operator==(const LayerNorm&) const = default;
+};
+
+/// dx = rstd · (g - mean(g) - n · mean(g · n)) with g = dy · gain and n = (x - mean) · rstd.
+/// Inputs dy, x, gain, mean, rstd; output dx.
+struct LayerNormGradInput {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+
+  bool operator==(const LayerNormGradInput&) const = default;
+};
+
+/// dgain[width] += Σ over rows of dy · (x - mean) · rstd. Inputs dy, x, mean, rstd, dgain; output
+/// dgain. The gradient of the bias is BiasGrad.
+struct LayerNormGradGain {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+
+  bool operator==(const LayerNormGradGain&) const = default;
+};
+
+/// y[rows, width] = x + bias[width]. Inputs x, bias; output y.
+struct AddBias {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+
+  bool operator==(const AddBias&) const = default;
+};
+
 /// Rotates each head of x[rows, heads · head_dim] by its row's position: with h = head_dim/2 and
 /// (c, s) = (table[p, j], table[p, h + j]), p = positions[row], j < h:
 /// y[j] = x[j]·c - x[j+h]·s and y[j+h] = x[j+h]·c + x[j]·s (Hugging Face's rotate_half).
@@ -174,6 +211,23 @@ struct SiluMulGrad {
   bool operator==(const SiluMulGrad&) const = default;
 };
 
+/// y[rows, width] = x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))), GELU's approximation. Input x;
+/// output y. Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
+struct Gelu {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+
+  bool operator==(const Gelu&) const = default;
+};
+
+/// Inputs dy, x; output dx.
+struct GeluGrad {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+
+  bool operator==(const GeluGrad&) const = default;
+};
+
 /// y[count] = a + b. Inputs a, b; output y.
 struct Add {
   std::int64_t count = 0;
@@ -208,9 +262,11 @@ struct Fill {
 
 /// Per row of logits[rows, vocab]: lse = log Σ exp, loss = lse - logit of the label; both f32, and
 /// loss 0 where the label is -100. Inputs logits, labels[rows]; outputs losses[rows], lse[rows].
+/// `z` weighs what CrossEntropyGrad adds; the losses are without it.
 struct CrossEntropy {
   std::int64_t rows = 0;
   std::int64_t vocab = 0;
+  double z = 0;
 
   bool operator==(const CrossEntropy&) const = default;
 };
@@ -233,18 +289,21 @@ struct CrossEntropyPart {
   std::int64_t first = 0;
   std::int64_t of = 0;
   std::int64_t parts = 0;
+  double z = 0;
 
   bool operator==(const CrossEntropyPart&) const = default;
 };
 
-/// The gradient of the SUM of the losses: dlogits = exp(logit - lse) - [column is the label], and
-/// 0 in rows labelled -100. Inputs logits, labels, lse; output dlogits. With `of` > 0, the logits
-/// are columns first .. first + vocab - 1 of `of`.
+/// The gradient of the SUM of the losses and of z · lse² of each counted row:
+/// dlogits = exp(logit - lse) · (1 + 2·z·lse) - [column is the label], and 0 in rows labelled -100.
+/// Inputs logits, labels, lse; output dlogits. With `of` > 0, the logits are columns
+/// first .. first + vocab - 1 of `of`. Source of z: Chowdhery et al., "PaLM", JMLR 2023.
 struct CrossEntropyGrad {
   std::int64_t rows = 0;
   std::int64_t vocab = 0;
   std::int64_t first = 0;
   std::int64_t of = 0;
+  double z = 0;
 
   std::int64_t whole() const { return of > 0 ? of : vocab; }
   bool operator==(const CrossEntropyGrad&) const = default;
@@ -315,11 +374,14 @@ struct GroupWait {
   bool operator==(const GroupWait&) const = default;
 };
 
-using OpBody = std::variant<Linear, LinearGradInput, LinearGradWeight, BiasGrad, Embedding,
-                            EmbeddingGrad, RmsNorm, RmsNormGradInput, RmsNormGradGain, Rope,
-                            Attention, AttentionGrad, SiluMul, SiluMulGrad, Add, Accumulate, Fill,
-                            CrossEntropy, LogSumExp, CrossEntropyPart, CrossEntropyGrad, SumSquares,
-                            Convert, AdamW, GroupStart, GroupWait>;
+using OpBody =
+    std::variant<Linear, LinearGradInput, LinearGradWeight, BiasGrad, Embedding, EmbeddingGrad,
+                 RmsNorm, RmsNormGradInput, RmsNormGradGain, LayerNorm, LayerNormGradInput,
+                 LayerNormGradGain, AddBias, Rope, Attention, AttentionGrad, SiluMul, SiluMulGrad,
+                 Gelu, GeluGrad, Router, RouterGrad, SortChoices, TakeRows, SumRows,
+                 SumRowsGradWeight, ExpertLinear, ExpertLinearGradInput, ExpertLinearGradWeight,
+                 Add, Accumulate, Fill, CrossEntropy, LogSumExp, CrossEntropyPart, CrossEntropyGrad,
+                 SumSquares, Convert, AdamW, GroupStart, GroupWait>;
 
 /// One operation: what a backend runs, what the predictor prices and what the trace names.
 struct Op {

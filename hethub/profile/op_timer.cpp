@@ -178,7 +178,40 @@ double median_of(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+namespace {
+
+// Where each expert's slots begin if all are chosen alike.
+std::vector<std::int32_t> even_starts(std::int64_t experts, std::int64_t load) {
+  std::vector<std::int32_t> starts;
+  for (std::int64_t expert = 0; expert <= experts; ++expert) {
+    starts.push_back(static_cast<std::int32_t>(expert * load / experts));
+  }
+  return starts;
+}
+
+// One more than the largest index that the op may be given; 0: it reads none.
+std::int64_t limit_of_choices(const Op& op) {
+  if (const auto* grad = std::get_if<RouterGrad>(&op.body)) return grad->forward.experts;
+  if (const auto* sort = std::get_if<SortChoices>(&op.body)) return sort->first + sort->held;
+  const auto order = [](const auto& sizes) {
+    return std::min(sizes.slots, sizes.rows * sizes.top);
+  };
+  if (const auto* take = std::get_if<TakeRows>(&op.body)) return order(*take);
+  if (const auto* sum = std::get_if<SumRows>(&op.body)) return order(*sum);
+  if (const auto* weights = std::get_if<SumRowsGradWeight>(&op.body)) return order(*weights);
+  return 0;
+}
+
+}  // namespace
+
 std::vector<std::int32_t> index_values(const Op& op, std::int64_t count) {
+  if (const auto* y = std::get_if<ExpertLinear>(&op.body)) return even_starts(y->experts, y->load);
+  if (const auto* x = std::get_if<ExpertLinearGradInput>(&op.body)) {
+    return even_starts(x->experts, x->load);
+  }
+  if (const auto* w = std::get_if<ExpertLinearGradWeight>(&op.body)) {
+    return even_starts(w->experts, w->load);
+  }
   std::int64_t limit = 1;  // starts of documents: all at 0
   if (const auto* embedding = std::get_if<Embedding>(&op.body)) limit = embedding->whole();
   if (const auto* gradient = std::get_if<EmbeddingGrad>(&op.body)) limit = gradient->whole();
@@ -186,6 +219,7 @@ std::vector<std::int32_t> index_values(const Op& op, std::int64_t count) {
   if (const auto* loss = std::get_if<CrossEntropy>(&op.body)) limit = loss->vocab;
   if (const auto* part = std::get_if<CrossEntropyPart>(&op.body)) limit = part->of;
   if (const auto* gradient = std::get_if<CrossEntropyGrad>(&op.body)) limit = gradient->whole();
+  limit = std::max(limit, limit_of_choices(op));
   const std::int64_t stride = std::holds_alternative<Rope>(op.body) ? 1 : 7919;
   std::vector<std::int32_t> values(static_cast<std::size_t>(count));
   for (std::int64_t index = 0; index < count; ++index) {

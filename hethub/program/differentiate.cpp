@@ -47,6 +47,7 @@ class Differentiator {
     const OpBody& body = instruction.op.body;
     return options_.selective_layers.contains(instruction.layer) &&
            (std::holds_alternative<Linear>(body) || std::holds_alternative<LinearGradInput>(body) ||
+            std::holds_alternative<ExpertLinear>(body) ||
             std::holds_alternative<GroupStart>(body) || std::holds_alternative<GroupWait>(body));
   }
 
@@ -68,6 +69,7 @@ class Differentiator {
         .emit_weight =
             [&](Op op, std::vector<int> inputs, int parameter) {
               inputs.push_back(parameter_gradient(parameter));
+              if (forward.parameter_gradient_elsewhere) return;
               auto& list = options_.split ? program_.backward_weight : program_.backward;
               append(program_, list, std::move(op), inputs, layer);
             },

@@ -64,6 +64,24 @@ void write(const RmsNorm& op, const Context& c) {
                                       {c.gradient, c.in(0), c.in(1), c.out(1)})[0]);
 }
 
+std::vector<int> kept(const LayerNorm&, const Instruction& f) {
+  return {f.inputs[0], f.inputs[1], f.outputs[1], f.outputs[2]};
+}
+void write(const LayerNorm& op, const Context& c) {
+  c.writer.emit_weight(c.op(".grad_weight", LayerNormGradGain{op.rows, op.width}),
+                       {c.gradient, c.in(0), c.out(1), c.out(2)}, c.in(1));
+  c.writer.emit_weight(c.op(".grad_bias", BiasGrad{op.rows, op.width}), {c.gradient}, c.in(2));
+  if (!c.writer.wanted(c.in(0))) return;
+  c.writer.add(c.in(0), c.writer.emit(c.op(".grad_input", LayerNormGradInput{op.rows, op.width}),
+                                      {c.gradient, c.in(0), c.in(1), c.out(1), c.out(2)})[0]);
+}
+
+std::vector<int> kept(const AddBias&, const Instruction&) { return {}; }
+void write(const AddBias& op, const Context& c) {
+  c.writer.emit_weight(c.op(".grad_bias", BiasGrad{op.rows, op.width}), {c.gradient}, c.in(1));
+  c.writer.add(c.in(0), c.gradient);
+}
+
 std::vector<int> kept(const Rope&, const Instruction& f) { return {f.inputs[1], f.inputs[2]}; }
 void write(const Rope& op, const Context& c) {
   Rope back = op;
@@ -94,6 +112,56 @@ void write(const SiluMul& op, const Context& c) {
   c.writer.add(c.in(1), grads[1]);
 }
 
+std::vector<int> kept(const Gelu&, const Instruction& f) { return f.inputs; }
+void write(const Gelu& op, const Context& c) {
+  c.writer.add(c.in(0), c.writer.emit(c.op(".grad_input", GeluGrad{op.rows, op.width}),
+                                      {c.gradient, c.in(0)})[0]);
+}
+
+std::vector<int> kept(const Router&, const Instruction& f) {
+  return {f.inputs[0], f.outputs[0], f.outputs[1]};
+}
+void write(const Router& op, const Context& c) {
+  c.writer.add(c.in(0), c.writer.emit(c.op(".grad_input", RouterGrad{op}),
+                                      {c.gradient, c.in(0), c.out(0), c.out(1)})[0]);
+}
+
+std::vector<int> kept(const TakeRows& op, const Instruction& f) {
+  return op.weighted ? f.inputs : std::vector<int>{f.inputs[1]};
+}
+void write(const TakeRows& op, const Context& c) {
+  require(!op.weighted, {.what = c.forward.op.name + ": gradient",
+                         .found = "weights",
+                         .expected = "rows as they are in a forward pass",
+                         .fix = "weigh rows where they are summed"});
+  const SumRows back{op.rows, op.width, op.top, op.slots};
+  c.writer.add(c.in(0), c.writer.emit(c.op(".grad_input", back), {c.gradient, c.in(1)})[0]);
+}
+
+std::vector<int> kept(const SumRows& op, const Instruction& f) {
+  return op.weighted ? f.inputs : std::vector<int>{f.inputs[1]};
+}
+void write(const SumRows& op, const Context& c) {
+  std::vector<int> inputs = {c.gradient, c.in(1)};
+  if (op.weighted) {
+    const SumRowsGradWeight weights{op.rows, op.width, op.top, op.slots};
+    c.writer.add(c.in(2),
+                 c.writer.emit(c.op(".grad_weights", weights), {c.gradient, c.in(0), c.in(1)})[0]);
+    inputs.push_back(c.in(2));
+  }
+  const TakeRows back{op.rows, op.width, op.top, op.slots, op.weighted};
+  c.writer.add(c.in(0), c.writer.emit(c.op(".grad_input", back), inputs)[0]);
+}
+
+std::vector<int> kept(const ExpertLinear&, const Instruction& f) { return f.inputs; }
+void write(const ExpertLinear& op, const Context& c) {
+  const ExpertLinearGradWeight weights{op.slots, op.in, op.out, op.experts, op.load};
+  c.writer.emit_weight(c.op(".grad_weight", weights), {c.gradient, c.in(0), c.in(2)}, c.in(1));
+  const ExpertLinearGradInput back{op.slots, op.in, op.out, op.experts, op.load};
+  c.writer.add(c.in(0),
+               c.writer.emit(c.op(".grad_input", back), {c.gradient, c.in(1), c.in(2)})[0]);
+}
+
 std::vector<int> kept(const Add&, const Instruction&) { return {}; }
 void write(const Add&, const Context& c) {
   c.writer.add(c.in(0), c.gradient);
@@ -104,15 +172,17 @@ std::vector<int> kept(const CrossEntropy&, const Instruction& f) {
   return {f.inputs[0], f.inputs[1], f.outputs[1]};
 }
 void write(const CrossEntropy& op, const Context& c) {
-  c.writer.add(c.in(0), c.writer.emit(c.op(".grad_input", CrossEntropyGrad{op.rows, op.vocab}),
-                                      {c.in(0), c.in(1), c.out(1)})[0]);
+  c.writer.add(c.in(0),
+               c.writer.emit(c.op(".grad_input",
+                                  CrossEntropyGrad{.rows = op.rows, .vocab = op.vocab, .z = op.z}),
+                             {c.in(0), c.in(1), c.out(1)})[0]);
 }
 
 std::vector<int> kept(const CrossEntropyPart&, const Instruction& f) {
   return {f.inputs[0], f.inputs[1], f.outputs[1]};
 }
 void write(const CrossEntropyPart& op, const Context& c) {
-  const CrossEntropyGrad body{op.rows, op.vocab, op.first, op.of};
+  const CrossEntropyGrad body{op.rows, op.vocab, op.first, op.of, op.z};
   c.writer.add(c.in(0), c.writer.emit(c.op(".grad_input", body), {c.in(0), c.in(1), c.out(1)})[0]);
 }
 

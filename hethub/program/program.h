@@ -40,6 +40,9 @@ struct Instruction {
   /// group of the rank (see GroupStart::group) is the whole. -1: it is whole.
   int gradient_group = -1;
   int gradient_ranks = 1;  ///< members of that group
+
+  /// Whether all of a group would give its parameter the same gradient: another of them does.
+  bool parameter_gradient_elsewhere = false;
 };
 
 /// The parts of a program that a schedule's actions run one by one.

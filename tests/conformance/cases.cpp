@@ -37,6 +37,12 @@ void add_rows(std::vector<Op>& cases, const std::vector<Rectangle>& sizes) {
     add(cases, RmsNorm{r.rows, r.width, 1e-5});
     add(cases, RmsNormGradInput{r.rows, r.width});
     add(cases, RmsNormGradGain{r.rows, r.width});
+    add(cases, LayerNorm{r.rows, r.width, 1e-5});
+    add(cases, LayerNormGradInput{r.rows, r.width});
+    add(cases, LayerNormGradGain{r.rows, r.width});
+    add(cases, AddBias{r.rows, r.width});
+    add(cases, Gelu{r.rows, r.width});
+    add(cases, GeluGrad{r.rows, r.width});
     add(cases, SiluMul{r.rows, r.width});
     add(cases, SiluMulGrad{r.rows, r.width});
     add(cases, Embedding{r.rows, 11, r.width});
@@ -48,6 +54,8 @@ void add_rows(std::vector<Op>& cases, const std::vector<Rectangle>& sizes) {
     add(cases, LogSumExp{r.rows, r.width});
     add(cases, CrossEntropyPart{r.rows, r.width, 3, 3 + 2 * r.width, 3});
     add(cases, CrossEntropyGrad{r.rows, r.width, 3, 3 + 2 * r.width});
+    add(cases, CrossEntropyGrad{.rows = r.rows, .vocab = r.width, .z = 0.01});
+    add(cases, CrossEntropyGrad{r.rows, r.width, 3, 3 + 2 * r.width, 0.02});
   }
 }
 
@@ -70,6 +78,54 @@ void add_ropes(std::vector<Op>& cases) {
     add(cases, Rope{3, 5, 6, 9, inverse});
     add(cases, Rope{37, 3, 64, 40, inverse});
   }
+}
+
+// Rows that choose `top` of `experts`, of which the device holds `held` from `first` on.
+struct Mixture {
+  std::int64_t rows = 0;
+  std::int64_t sequence = 0;
+  std::int64_t experts = 0;
+  std::int64_t top = 0;
+  std::int64_t first = 0;
+  std::int64_t held = 0;
+};
+
+void add_router(std::vector<Op>& cases, const Mixture& m) {
+  add(cases, Router{m.rows, m.experts, m.top, m.sequence});
+  add(cases, RouterGrad{{m.rows, m.experts, m.top, m.sequence}});
+  add(cases, RouterGrad{{m.rows, m.experts, m.top, m.sequence, 0.125}});
+  add(cases, SortChoices{m.rows, m.top, m.first, m.held});
+}
+
+// A device's part of the mixture on rows of this width, and matrices to this other one.
+void add_experts(std::vector<Op>& cases, const Mixture& m, std::int64_t width, std::int64_t out) {
+  const std::int64_t slots = SortChoices{m.rows, m.top, m.first, m.held}.slots();
+  for (const bool weighted : {false, true}) {
+    add(cases, TakeRows{m.rows, width, m.top, slots, weighted});
+    add(cases, SumRows{m.rows, width, m.top, slots, weighted});
+  }
+  add(cases, SumRowsGradWeight{m.rows, width, m.top, slots});
+  add(cases, ExpertLinear{slots, width, out, m.held, slots});
+  add(cases, ExpertLinearGradInput{slots, width, out, m.held, slots});
+  add(cases, ExpertLinearGradWeight{slots, width, out, m.held, slots});
+}
+
+void add_small_mixtures(std::vector<Op>& cases) {
+  const std::vector<Mixture> mixtures = {
+      {1, 1, 1, 1, 0, 1}, {3, 3, 4, 2, 0, 4}, {6, 3, 5, 3, 2, 2}, {4, 2, 7, 1, 6, 1}};
+  for (const Mixture& m : mixtures) {
+    add_router(cases, m);
+    add_experts(cases, m, 5, 3);
+  }
+}
+
+void add_big_mixtures(std::vector<Op>& cases) {
+  add_router(cases, {130, 65, 8, 2, 0, 8});
+  add_router(cases, {67, 67, 31, 5, 7, 11});
+  add_experts(cases, {64, 64, 8, 2, 0, 8}, 33, 65);
+  add_experts(cases, {67, 67, 8, 2, 3, 3}, 129, 31);
+  add_experts(cases, {300, 300, 4, 1, 0, 4}, 64, 80);
+  add_experts(cases, {17, 17, 16, 4, 12, 4}, 1, 259);
 }
 
 void add_attention(std::vector<Op>& cases, const Attention& op) {
@@ -118,6 +174,7 @@ std::vector<Op> small_cases() {
   add_ropes(cases);
   cases.resize(cases.size() - 1);  // the last rope is too big for finite differences
   add_small_attentions(cases);
+  add_small_mixtures(cases);
   return cases;
 }
 
@@ -130,6 +187,7 @@ std::vector<Op> all_cases() {
   add_vectors(cases, {16, 31, 1009, 70001});
   add_ropes(cases);
   add_big_attentions(cases);
+  add_big_mixtures(cases);
   return cases;
 }
 

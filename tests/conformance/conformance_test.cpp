@@ -98,22 +98,6 @@ class Conformance : public testing::TestWithParam<BackendRow> {
   std::unique_ptr<Backend> backend_ = {};
 };
 
-double root_mean_square(const Values& values) {
-  double sum = 0;
-  for (const double value : values) {
-    sum += value * value;
-  }
-  return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(values.size(), 1)));
-}
-
-// What elements are measured against beside themselves. In two gradients terms of size 1 cancel,
-// wholly so in a row of one element or a sequence of one position.
-double size_of_terms(const Op& op, const Values& expected) {
-  const bool cancels = std::holds_alternative<RmsNormGradInput>(op.body) ||
-                       std::holds_alternative<AttentionGrad>(op.body);
-  return std::max(cancels ? 1.0 : 0.0, root_mean_square(expected));
-}
-
 void expect_near(const Values& found, const Values& expected, double size, double tolerance) {
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -135,7 +119,8 @@ void expect_outputs(const Op& op, const std::vector<Values>& inputs, const Outco
   const std::vector<Values> expected = reference(op, inputs);
   for (std::size_t output = 0; output < expected.size(); ++output) {
     SCOPED_TRACE(text("output ", output));
-    expect_near(outcome.outputs[output], expected[output], size_of_terms(op, expected[output]),
+    expect_near(outcome.outputs[output], expected[output],
+                size_of_terms(op, inputs, expected[output]),
                 tolerance_of(op, facts.outputs[output].spec, row));
   }
   EXPECT_EQ(outcome.stray_bytes, 0) << "written outside the outputs";

@@ -1,5 +1,6 @@
 #include "operands.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -109,6 +110,94 @@ void shape(const RmsNormGradGain& op, Maker& /*make*/, std::vector<Values>& in) 
   in[2] = forward(RmsNorm{op.rows, op.width, 1e-5}, {in[1], ones})[1];
 }
 
+// Norms and logarithms are of the inputs as they are stored: `x` here is what the op will read.
+void shape(const LayerNormGradInput& op, Maker& /*make*/, std::vector<Values>& in) {
+  const Values zeros(static_cast<std::size_t>(op.width), 0.0);
+  const std::vector<Values> outputs =
+      forward(LayerNorm{op.rows, op.width, 1e-5}, {in[1], in[2], zeros});
+  in[3] = outputs[1];
+  in[4] = outputs[2];
+}
+
+void shape(const LayerNormGradGain& op, Maker& /*make*/, std::vector<Values>& in) {
+  const Values any(static_cast<std::size_t>(op.width), 0.0);
+  const std::vector<Values> outputs =
+      forward(LayerNorm{op.rows, op.width, 1e-5}, {in[1], any, any});
+  in[2] = outputs[1];
+  in[3] = outputs[2];
+}
+
+// For each row, so many different experts in any order.
+Values choices_of(Maker& make, std::int64_t rows, std::int64_t top, std::int64_t experts) {
+  Values all;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::vector<double> left;
+    for (std::int64_t expert = 0; expert < experts; ++expert) {
+      left.push_back(static_cast<double>(expert));
+    }
+    for (std::int64_t k = 0; k < top; ++k) {
+      const std::int64_t at = make.below(std::ssize(left));
+      all.push_back(left[static_cast<std::size_t>(at)]);
+      left.erase(left.begin() + at);
+    }
+  }
+  return all;
+}
+
+void shape(const RouterGrad& op, Maker& /*make*/, std::vector<Values>& in) {
+  const std::vector<Values> outputs = forward(op.forward, {in[1]});
+  in[2] = outputs[0];
+  in[3] = outputs[1];
+}
+
+// Some more experts than the op's own are there to be chosen.
+void shape(const SortChoices& op, Maker& make, std::vector<Values>& in) {
+  in[0] = choices_of(make, op.rows, op.top, std::max(op.first + op.held + 2, op.top));
+}
+
+// The order of choices of which about half are the device's.
+template <typename T>
+Values order_for(const T& op, Maker& make) {
+  const std::int64_t held = op.slots / op.rows;
+  const Values choices = choices_of(make, op.rows, op.top, std::max(2 * held, op.top));
+  return forward(SortChoices{op.rows, op.top, 0, held}, {choices})[0];
+}
+
+void shape(const TakeRows& op, Maker& make, std::vector<Values>& in) {
+  in[1] = order_for(op, make);
+}
+
+void shape(const SumRows& op, Maker& make, std::vector<Values>& in) { in[1] = order_for(op, make); }
+
+void shape(const SumRowsGradWeight& op, Maker& make, std::vector<Values>& in) {
+  in[2] = order_for(op, make);
+}
+
+// Some experts have no slot, and the last slots no expert.
+template <typename T>
+Values starts_for(const T& op, Maker& make) {
+  Values starts = {0};
+  const std::int64_t used = op.slots - op.slots / 5;
+  for (std::int64_t expert = 0; expert < op.experts; ++expert) {
+    const std::int64_t left = used - static_cast<std::int64_t>(starts.back());
+    const bool is_last = expert + 1 == op.experts;
+    starts.push_back(starts.back() + static_cast<double>(is_last ? left : make.below(left + 1)));
+  }
+  return starts;
+}
+
+void shape(const ExpertLinear& op, Maker& make, std::vector<Values>& in) {
+  in[2] = starts_for(op, make);
+}
+
+void shape(const ExpertLinearGradInput& op, Maker& make, std::vector<Values>& in) {
+  in[2] = starts_for(op, make);
+}
+
+void shape(const ExpertLinearGradWeight& op, Maker& make, std::vector<Values>& in) {
+  in[2] = starts_for(op, make);
+}
+
 void shape(const Rope& op, Maker& make, std::vector<Values>& in) {
   in[1] = make.integers(op.rows, op.table_rows);
 }
@@ -199,6 +288,14 @@ void decode_bf16(const std::vector<std::byte>& bytes, Values& values) {
   throw std::logic_error("conformance: no values of type " + std::string(name_of(type)));
 }
 
+double root_mean_square(const Values& values) {
+  double sum = 0;
+  for (const double value : values) {
+    sum += value * value;
+  }
+  return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(values.size(), 1)));
+}
+
 }  // namespace
 
 std::vector<Values> make_inputs(const Op& op, std::uint64_t seed) {
@@ -241,6 +338,16 @@ Values decode(const TensorSpec& spec, const std::vector<std::byte>& bytes) {
     refuse(spec.dtype);
   }
   return values;
+}
+
+double size_of_terms(const Op& op, const std::vector<Values>& inputs, const Values& expected) {
+  if (std::holds_alternative<LayerNormGradInput>(op.body)) {
+    return std::max(1.0, *std::max_element(inputs.back().begin(), inputs.back().end()));
+  }
+  const bool cancels = std::holds_alternative<RmsNormGradInput>(op.body) ||
+                       std::holds_alternative<RouterGrad>(op.body) ||
+                       std::holds_alternative<AttentionGrad>(op.body);
+  return std::max(cancels ? 1.0 : 0.0, root_mean_square(expected));
 }
 
 }  // namespace hethub::conformance

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "reference_experts.h"
+
 namespace hethub::conformance {
 namespace {
 
@@ -125,6 +127,64 @@ std::vector<Values> compute(const RmsNormGradGain& op, const Inputs& in) {
     }
   }
   return {dgain};
+}
+
+std::vector<Values> compute(const LayerNorm& op, const Inputs& in) {
+  Values y = zeros(op.rows * op.width);
+  Values mean = zeros(op.rows);
+  Values rstd = zeros(op.rows);
+  const auto width = static_cast<double>(op.width);
+  for (std::int64_t r = 0; r < op.rows; ++r) {
+    for (std::int64_t j = 0; j < op.width; ++j) {
+      mean[r] += in[0][r * op.width + j] / width;
+    }
+    double variance = 0;
+    for (std::int64_t j = 0; j < op.width; ++j) {
+      variance += std::pow(in[0][r * op.width + j] - mean[r], 2) / width;
+    }
+    rstd[r] = 1 / std::sqrt(variance + op.eps);
+    for (std::int64_t j = 0; j < op.width; ++j) {
+      y[r * op.width + j] = (in[0][r * op.width + j] - mean[r]) * rstd[r] * in[1][j] + in[2][j];
+    }
+  }
+  return {y, mean, rstd};
+}
+
+std::vector<Values> compute(const LayerNormGradInput& op, const Inputs& in) {
+  Values dx = zeros(op.rows * op.width);
+  const auto width = static_cast<double>(op.width);
+  for (std::int64_t r = 0; r < op.rows; ++r) {
+    const auto g = [&](std::int64_t j) { return in[0][r * op.width + j] * in[2][j]; };
+    const auto n = [&](std::int64_t j) { return (in[1][r * op.width + j] - in[3][r]) * in[4][r]; };
+    double level = 0;
+    double pull = 0;
+    for (std::int64_t j = 0; j < op.width; ++j) {
+      level += g(j) / width;
+      pull += g(j) * n(j) / width;
+    }
+    for (std::int64_t j = 0; j < op.width; ++j) {
+      dx[r * op.width + j] = in[4][r] * (g(j) - level - n(j) * pull);
+    }
+  }
+  return {dx};
+}
+
+std::vector<Values> compute(const LayerNormGradGain& op, const Inputs& in) {
+  Values dgain = in[4];
+  for (std::int64_t r = 0; r < op.rows; ++r) {
+    for (std::int64_t j = 0; j < op.width; ++j) {
+      dgain[j] += in[0][r * op.width + j] * (in[1][r * op.width + j] - in[2][r]) * in[3][r];
+    }
+  }
+  return {dgain};
+}
+
+std::vector<Values> compute(const AddBias& op, const Inputs& in) {
+  Values y = in[0];
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    y[i] += in[1][i % static_cast<std::size_t>(op.width)];
+  }
+  return {y};
 }
 
 std::vector<Values> compute(const Rope& op, const Inputs& in) {
@@ -259,6 +319,27 @@ std::vector<Values> compute(const SiluMulGrad& op, const Inputs& in) {
   return {dgate, dup};
 }
 
+double gelu_argument(double x) { return std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x); }
+
+std::vector<Values> compute(const Gelu& /*op*/, const Inputs& in) {
+  Values y = in[0];
+  for (double& x : y) {
+    x = 0.5 * x * (1 + std::tanh(gelu_argument(x)));
+  }
+  return {y};
+}
+
+std::vector<Values> compute(const GeluGrad& /*op*/, const Inputs& in) {
+  Values dx = in[0];
+  for (std::size_t i = 0; i < dx.size(); ++i) {
+    const double x = in[1][i];
+    const double t = std::tanh(gelu_argument(x));
+    const double slope = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+    dx[i] *= 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * slope;
+  }
+  return {dx};
+}
+
 Values sum_of(const Values& a, const Values& b) {
   Values sum = a;
   for (std::size_t i = 0; i < sum.size(); ++i) {
@@ -327,7 +408,8 @@ std::vector<Values> compute(const CrossEntropyGrad& op, const Inputs& in) {
     if (in[1][r] == -100) continue;
     for (std::int64_t j = 0; j < op.vocab; ++j) {
       const double share = std::exp(in[0][r * op.vocab + j] - in[2][r]);
-      dlogits[r * op.vocab + j] = share - (integer(in[1][r]) - op.first == j ? 1 : 0);
+      const double slope = share * (1 + 2 * op.z * in[2][r]);
+      dlogits[r * op.vocab + j] = slope - (integer(in[1][r]) - op.first == j ? 1 : 0);
     }
   }
   return {dlogits};

@@ -69,6 +69,60 @@ std::vector<Claim> claims(const RmsNormGradGain& op, const Outputs& in, const Ou
   return {{RmsNorm{op.rows, op.width, 1e-5}, {in[1], gain}, in[0], 1, added(out[0], in[3])}};
 }
 
+std::vector<Claim> claims(const LayerNormGradInput& op, const Outputs& in, const Outputs& out) {
+  const Values bias(static_cast<std::size_t>(op.width), 0.5);
+  return {{LayerNorm{op.rows, op.width, 1e-5}, {in[1], in[2], bias}, in[0], 0, out[0]}};
+}
+
+std::vector<Claim> claims(const LayerNormGradGain& op, const Outputs& in, const Outputs& out) {
+  const Values ones(static_cast<std::size_t>(op.width), 1.0);
+  return {
+      {LayerNorm{op.rows, op.width, 1e-5}, {in[1], ones, ones}, in[0], 1, added(out[0], in[4])}};
+}
+
+std::vector<Claim> claims(const GeluGrad& op, const Outputs& in, const Outputs& out) {
+  return {{Gelu{op.rows, op.width}, {in[1]}, in[0], 0, out[0]}};
+}
+
+// Without balance, whose sum is no op's: it has a test of its own.
+std::vector<Claim> claims(const RouterGrad& op, const Outputs& in, const Outputs& out) {
+  if (op.forward.balance != 0) return {};
+  return {{op.forward, {in[1]}, in[0], 0, out[0]}};
+}
+
+// The rows that a choice has taken get its gradient back, and the other way round.
+std::vector<Claim> claims(const SumRows& op, const Outputs& in, const Outputs& out) {
+  if (op.weighted) return {};
+  const TakeRows forward{op.rows, op.width, op.top, op.slots};
+  const Values x(static_cast<std::size_t>(op.rows * op.width), 0.5);
+  return {{forward, {x, in[1]}, in[0], 0, out[0]}};
+}
+
+std::vector<Claim> claims(const TakeRows& op, const Outputs& in, const Outputs& out) {
+  const SumRows forward{op.rows, op.width, op.top, op.slots, op.weighted};
+  const Values x(static_cast<std::size_t>(op.slots * op.width), 0.5);
+  std::vector<Values> inputs = {x, in[1]};
+  if (op.weighted) inputs.push_back(in[2]);
+  return {{forward, inputs, in[0], 0, out[0]}};
+}
+
+std::vector<Claim> claims(const SumRowsGradWeight& op, const Outputs& in, const Outputs& out) {
+  const SumRows forward{op.rows, op.width, op.top, op.slots, true};
+  const Values weights(static_cast<std::size_t>(op.rows * op.top), 0.5);
+  return {{forward, {in[1], in[2], weights}, in[0], 2, out[0]}};
+}
+
+std::vector<Claim> claims(const ExpertLinearGradInput& op, const Outputs& in, const Outputs& out) {
+  const ExpertLinear forward{op.slots, op.in, op.out, op.experts, op.load};
+  const Values x(static_cast<std::size_t>(op.slots * op.in), 0.5);
+  return {{forward, {x, in[1], in[2]}, in[0], 0, out[0]}};
+}
+
+std::vector<Claim> claims(const ExpertLinearGradWeight& op, const Outputs& in, const Outputs& out) {
+  const ExpertLinear forward{op.slots, op.in, op.out, op.experts, op.load};
+  return {{forward, {in[1], in[3], in[2]}, in[0], 1, added(out[0], in[3])}};
+}
+
 // Turning back is the gradient of turning.
 std::vector<Claim> claims(const Rope& op, const Outputs& in, const Outputs& out) {
   Rope forward = op;
@@ -119,6 +173,7 @@ Claim claim_of_part(const CrossEntropyGrad& op, const Outputs& in, const Outputs
 }
 
 std::vector<Claim> claims(const CrossEntropyGrad& op, const Outputs& in, const Outputs& out) {
+  if (op.z != 0) return {};  // its sum is no op's: it has a test of its own
   if (op.of > 0) return {claim_of_part(op, in, out)};
   const Values ones(static_cast<std::size_t>(op.rows), 1.0);
   return {{CrossEntropy{op.rows, op.vocab}, {in[0], in[1]}, ones, 0, out[0]}};
@@ -165,6 +220,73 @@ TEST(Reference, its_gradients_are_the_slopes_of_its_forward_formulas) {
     }
   }
   EXPECT_GT(checked, 500U);
+}
+
+// The slopes of `sum` by each of `inputs`, by central differences.
+template <typename Sum>
+Values slopes_of(const Sum& sum, Values inputs) {
+  constexpr double kStep = 1e-5;
+  Values slopes;
+  for (double& x : inputs) {
+    const double held = x;
+    x = held + kStep;
+    const double above = sum(inputs);
+    x = held - kStep;
+    slopes.push_back((above - sum(inputs)) / (2 * kStep));
+    x = held;
+  }
+  return slopes;
+}
+
+TEST(Reference, the_z_loss_is_the_square_of_each_counted_rows_log_sum) {
+  const CrossEntropyGrad op{.rows = 3, .vocab = 5, .z = 0.3};
+  const std::vector<Values> inputs = make_inputs({"loss", DType::kF32, op}, 11);
+  const Values found = reference({"loss", DType::kF32, op}, inputs)[0];
+  const Values expected = slopes_of(
+      [&](const Values& logits) {
+        const CrossEntropy forward{op.rows, op.vocab};
+        const auto out = reference({"loss", DType::kF32, forward}, {logits, inputs[1]});
+        double sum = 0;
+        for (std::size_t row = 0; row < 3; ++row) {
+          const bool counted = inputs[1][row] != -100;
+          sum += out[0][row] + (counted ? op.z * out[1][row] * out[1][row] : 0);
+        }
+        return sum;
+      },
+      inputs[0]);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i], expected[i], 1e-6);
+  }
+}
+
+// The definition: for each sequence, experts · Σ share · mean probability, by its length.
+TEST(Reference, the_balance_is_the_sum_of_shares_times_probabilities) {
+  const Router router{.rows = 6, .experts = 4, .top = 2, .sequence = 3, .balance = 0.7};
+  std::vector<Values> inputs = make_inputs({"router", DType::kF32, RouterGrad{router}}, 13);
+  inputs[0].assign(inputs[0].size(), 0.0);  // of the weights nothing
+  const Values found = reference({"router", DType::kF32, RouterGrad{router}}, inputs)[0];
+  const Values expected = slopes_of(
+      [&](const Values& logits) {
+        double sum = 0;
+        for (std::size_t row = 0; row < 6; ++row) {
+          double whole = 0;
+          double mixed = 0;
+          for (std::size_t expert = 0; expert < 4; ++expert) {
+            double share = 0;
+            for (std::size_t choice = row / 3 * 6; choice < row / 3 * 6 + 6; ++choice) {
+              share += inputs[3][choice] == static_cast<double>(expert) ? 1.0 / 3 : 0;
+            }
+            whole += std::exp(logits[row * 4 + expert]);
+            mixed += std::exp(logits[row * 4 + expert]) * share;
+          }
+          sum += 0.7 * 4 * mixed / whole;  // 3 rows in a sequence, a third of each probability
+        }
+        return sum;
+      },
+      inputs[1]);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i], expected[i], 1e-6);
+  }
 }
 
 // A rotation keeps lengths and turns position 0 by nothing: a formula outside the code.

@@ -45,6 +45,8 @@ TEST(Op, an_updated_output_has_the_shape_of_its_input) {
                                         BiasGrad{2, 3},
                                         EmbeddingGrad{2, 3, 4},
                                         RmsNormGradGain{2, 3},
+                                        LayerNormGradGain{2, 3},
+                                        ExpertLinearGradWeight{6, 3, 4, 2, 6},
                                         Accumulate{5},
                                         AdamW{5, true},
                                         GroupWait{4}};
@@ -55,6 +57,14 @@ TEST(Op, an_updated_output_has_the_shape_of_its_input) {
       EXPECT_EQ(output.spec, facts.inputs.at(output.updates)) << facts.kind;
     }
   }
+}
+
+TEST(Op, an_expert_product_is_priced_by_the_slots_that_are_used_if_all_are_chosen_alike) {
+  const SortChoices half{.rows = 8, .top = 2, .first = 2, .held = 2};
+  EXPECT_EQ(half.slots(), 16);
+  const OpFacts facts = facts_of({"x", DType::kF32, ExpertLinear{half.slots(), 3, 5, 2, 8}});
+  EXPECT_EQ(facts.flops, 2.0 * 8 * 3 * 5);
+  EXPECT_EQ(facts.outputs[0].spec, (TensorSpec{DType::kF32, {16, 5}}));
 }
 
 TEST(Op, sizes_are_spelled_in_the_order_of_the_struct) {

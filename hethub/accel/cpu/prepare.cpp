@@ -1,6 +1,7 @@
 #include "hethub/accel/cpu/prepare.h"
 
 #include "hethub/accel/backend_tools.h"
+#include "hethub/accel/cpu/expert_products.h"
 #include "hethub/base/error.h"
 
 namespace hethub {
@@ -150,6 +151,15 @@ struct Maker {
   std::unique_ptr<CpuOp> operator()(const LinearGradWeight& body) const {
     return product(
         {.m = body.out, .k = body.rows, .n = body.in, .a_transposed = true, .accumulate = true});
+  }
+  std::unique_ptr<CpuOp> operator()(const ExpertLinear& body) const {
+    return expert_product(op, body);
+  }
+  std::unique_ptr<CpuOp> operator()(const ExpertLinearGradInput& body) const {
+    return expert_product(op, body);
+  }
+  std::unique_ptr<CpuOp> operator()(const ExpertLinearGradWeight& body) const {
+    return expert_product(op, body);
   }
   std::unique_ptr<CpuOp> operator()(const Rope& body) const {
     if (body.head_dim % 2 != 0) {

@@ -88,6 +88,29 @@ HETHUB_KERNEL silu_mul_grad(const float* dy, const float* gate, const float* up,
   dup[i] = d * g * s;
 }
 
+// GELU's approximation: x · sigmoid(twice the argument of its tanh).
+constexpr float kGeluSlope = 1.5957691216F;  // 2 · sqrt(2 / pi)
+constexpr float kGeluCubic = 0.044715F;
+
+HETHUB_KERNEL gelu(const float* x, float* y, long count) {
+  const long i = item_index();
+  if (i < count) y[i] = x[i] * sigmoid(kGeluSlope * x[i] * (1.0F + kGeluCubic * x[i] * x[i]));
+}
+
+HETHUB_KERNEL gelu_grad(const float* dy, const float* x, float* dx, long count) {
+  const long i = item_index();
+  if (i >= count) return;
+  const float v = x[i];
+  const float s = sigmoid(kGeluSlope * v * (1.0F + kGeluCubic * v * v));
+  const float slope = kGeluSlope * (1.0F + 3.0F * kGeluCubic * v * v);
+  dx[i] = dy[i] * (s + v * s * (1.0F - s) * slope);
+}
+
+HETHUB_KERNEL add_bias(const float* x, const float* bias, float* y, long count, long width) {
+  const long i = item_index();
+  if (i < count) y[i] = x[i] + bias[i % width];
+}
+
 // scalars: learning rate, beta1, beta2, epsilon, decay, gradient scale, 1-beta1^t, 1-beta2^t.
 HETHUB_KERNEL adamw(float* parameter, float* first, float* second, const float* gradient,
                     const float* scalars, long count, bool decay) {
@@ -198,6 +221,68 @@ HETHUB_KERNEL rms_norm_grad_input(const float* dy, const float* x, const float* 
   }
 }
 
+HETHUB_KERNEL layer_norm(const float* x, const float* gain, const float* bias, float* y,
+                         float* means, float* rstd, long width, float eps) {
+  HETHUB_SHARED(float, scratch, kRowThreads);
+  const long row = block_index();
+  float sum = 0;
+  for (long c = thread_index(); c < width; c += block_threads()) {
+    sum += x[row * width + c];
+  }
+  const float mean = block_sum(sum, scratch) / static_cast<float>(width);
+  float squares = 0;
+  for (long c = thread_index(); c < width; c += block_threads()) {
+    const float centred = x[row * width + c] - mean;
+    squares += centred * centred;
+  }
+  const float r = 1.0F / sqrtf(block_sum(squares, scratch) / static_cast<float>(width) + eps);
+  for (long c = thread_index(); c < width; c += block_threads()) {
+    y[row * width + c] = (x[row * width + c] - mean) * r * gain[c] + bias[c];
+  }
+  if (thread_index() != 0) return;
+  means[row] = mean;
+  rstd[row] = r;
+}
+
+HETHUB_KERNEL layer_norm_grad_input(const float* dy, const float* x, const float* gain,
+                                    const float* means, const float* rstd, float* dx, long width) {
+  HETHUB_SHARED(float, scratch, kRowThreads);
+  const long row = block_index();
+  const float mean = means[row];
+  const float r = rstd[row];
+  float sum = 0;
+  float along = 0;
+  for (long c = thread_index(); c < width; c += block_threads()) {
+    const float g = dy[row * width + c] * gain[c];
+    sum += g;
+    along += g * (x[row * width + c] - mean) * r;
+  }
+  const float level = block_sum(sum, scratch) / static_cast<float>(width);
+  const float pull = block_sum(along, scratch) / static_cast<float>(width);
+  for (long c = thread_index(); c < width; c += block_threads()) {
+    const long at = row * width + c;
+    dx[at] = r * (dy[at] * gain[c] - level - (x[at] - mean) * r * pull);
+  }
+}
+
+// dgain[width] += Σ over rows of dy · (x - mean) · rstd, in parts as sum_rows.
+HETHUB_KERNEL layer_norm_grad_gain(const float* dy, const float* x, const float* means,
+                                   const float* rstd, float* dgain, long rows, long width) {
+  constexpr long kPart = 64;
+  const long column = item_index();
+  if (column >= width) return;
+  float sum = 0;
+  for (long from = 0; from < rows; from += kPart) {
+    float part = 0;
+    for (long row = from; row < rows && row < from + kPart; ++row) {
+      const long at = row * width + column;
+      part += dy[at] * (x[at] - means[row]) * rstd[row];
+    }
+    sum += part;
+  }
+  dgain[column] += sum;
+}
+
 // lse of each row; with labels, the losses too.
 HETHUB_KERNEL cross_entropy(const float* logits, const int* labels, float* losses, float* lse,
                             long vocab) {
@@ -252,13 +337,14 @@ HETHUB_KERNEL cross_entropy_part(const float* logits, const int* labels, const f
 }
 
 HETHUB_KERNEL cross_entropy_grad(const float* logits, const int* labels, const float* lse,
-                                 float* dlogits, long rows, long vocab, long first) {
+                                 float* dlogits, long rows, long vocab, long first, float z) {
   const long i = item_index();
   if (i >= rows * vocab) return;
   const long row = i / vocab;
   const int label = labels[row];
-  const float share = expf(logits[i] - lse[row]) - (label - first == i % vocab ? 1.0F : 0.0F);
-  dlogits[i] = label == kNotCounted ? 0.0F : share;
+  const float share = expf(logits[i] - lse[row]) * (1.0F + 2.0F * z * lse[row]);
+  const float slope = share - (label - first == i % vocab ? 1.0F : 0.0F);
+  dlogits[i] = label == kNotCounted ? 0.0F : slope;
 }
 
 // Sums in double, one for each block; then the sum of these.

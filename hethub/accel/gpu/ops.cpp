@@ -5,6 +5,7 @@
 
 #include "hethub/accel/backend_tools.h"
 #include "hethub/accel/gpu/attention.h"
+#include "hethub/accel/gpu/experts.h"
 #include "hethub/accel/gpu/kernels.h"
 #include "hethub/accel/gpu/runtime.h"
 #include "hethub/base/error.h"
@@ -22,7 +23,10 @@ struct Launch {
   T* in(std::size_t index) const {
     return static_cast<T*>(operands.in[index]);
   }
-  float* out(std::size_t index) const { return static_cast<float*>(operands.out[index]); }
+  template <typename T = float>
+  T* out(std::size_t index) const {
+    return static_cast<T*>(operands.out[index]);
+  }
 
   // A thread for each of `count` items.
   template <typename Kernel, typename... Arguments>
@@ -113,6 +117,26 @@ void run(const RmsNormGradGain& op, const Launch& with) {
   with.each(op.width, sum_rows, with.in(0), with.in(1), with.in(2), with.out(0), op.rows, op.width);
 }
 
+void run(const LayerNorm& op, const Launch& with) {
+  with.rows(op.rows, layer_norm, with.in(0), with.in(1), with.in(2), with.out(0), with.out(1),
+            with.out(2), op.width, static_cast<float>(op.eps));
+}
+
+void run(const LayerNormGradInput& op, const Launch& with) {
+  with.rows(op.rows, layer_norm_grad_input, with.in(0), with.in(1), with.in(2), with.in(3),
+            with.in(4), with.out(0), op.width);
+}
+
+void run(const LayerNormGradGain& op, const Launch& with) {
+  with.each(op.width, layer_norm_grad_gain, with.in(0), with.in(1), with.in(2), with.in(3),
+            with.out(0), op.rows, op.width);
+}
+
+void run(const AddBias& op, const Launch& with) {
+  const long count = op.rows * op.width;
+  with.each(count, add_bias, with.in(0), with.in(1), with.out(0), count, op.width);
+}
+
 void run(const Rope& op, const Launch& with) {
   with.each(op.rows * op.heads * op.head_dim / 2, rope, with.in(0), with.in<int>(1), with.in(2),
             with.out(0), op.rows, op.heads, op.head_dim, op.table_rows, op.inverse ? -1.0F : 1.0F);
@@ -155,6 +179,79 @@ void run(const SiluMulGrad& op, const Launch& with) {
             with.out(1), op.rows * op.width);
 }
 
+void run(const Gelu& op, const Launch& with) {
+  with.each(op.rows * op.width, gelu, with.in(0), with.out(0), op.rows * op.width);
+}
+
+void run(const GeluGrad& op, const Launch& with) {
+  with.each(op.rows * op.width, gelu_grad, with.in(0), with.in(1), with.out(0), op.rows * op.width);
+}
+
+void run(const Router& op, const Launch& with) {
+  with.each(op.rows, route, with.in(0), with.out(0), with.out<int>(1), op.rows, op.experts, op.top);
+}
+
+void run(const RouterGrad& grad, const Launch& with) {
+  const Router& op = grad.forward;
+  const double factor =
+      op.balance * static_cast<double>(op.experts) / static_cast<double>(op.sequence);
+  auto* loads = static_cast<float*>(with.operands.workspace);
+  if (op.balance != 0) {
+    const long counts = op.rows / op.sequence * op.experts;
+    with.each(counts, expert_loads, with.in<int>(3), loads, counts, op.experts,
+              op.sequence * op.top);
+  }
+  const RouteSizes size{op.rows, op.experts, op.top, op.sequence, static_cast<float>(factor)};
+  with.each(op.rows, route_grad, with.in(0), with.in(1), with.in(2), with.in<int>(3), loads,
+            with.out(0), size);
+}
+
+void run(const SortChoices& op, const Launch& with) {
+  with.each(op.held + 1, sort_choices, with.in<int>(0), with.out<int>(0), with.out<int>(1),
+            op.rows * op.top, op.first, op.held, op.slots());
+}
+
+void run(const TakeRows& op, const Launch& with) {
+  const long count = op.slots * op.width;
+  const float* weights = op.weighted ? with.in(2) : nullptr;
+  with.each(count, take_rows, with.in(0), with.in<int>(1), weights, with.out(0), count, op.width,
+            op.top);
+}
+
+void run(const SumRows& op, const Launch& with) {
+  const long count = op.rows * op.width;
+  const float* weights = op.weighted ? with.in(2) : nullptr;
+  with.each(count, sum_rows_of_choices, with.in(0), with.in<int>(1) + op.slots, weights,
+            with.out(0), count, op.width, op.top);
+}
+
+void run(const SumRowsGradWeight& op, const Launch& with) {
+  with.rows(op.rows * op.top, sum_rows_grad_weight, with.in(0), with.in(1),
+            with.in<int>(2) + op.slots, with.out(0), op.width, op.top);
+}
+
+// Tiles of all slots, and one more for each expert, whose last one may be part of a tile.
+void multiply_experts(const ExpertSizes& size, const Launch& with) {
+  with.each(size.slots * size.made, fill, with.out(0), 0.0F, size.slots * size.made);
+  const long tiles = size.slots / kTile + size.experts;
+  launch_together(with.stream, tiles * ((size.made + kTile - 1) / kTile), kTile * kTile,
+                  expert_product, with.in(0), with.in(1), with.in<int>(2), with.out(0), size);
+}
+
+void run(const ExpertLinear& op, const Launch& with) {
+  multiply_experts({op.slots, op.in, op.out, op.experts, true}, with);
+}
+
+void run(const ExpertLinearGradInput& op, const Launch& with) {
+  multiply_experts({op.slots, op.out, op.in, op.experts, false}, with);
+}
+
+void run(const ExpertLinearGradWeight& op, const Launch& with) {
+  const long tiles = (op.out + kTile - 1) / kTile * ((op.in + kTile - 1) / kTile);
+  launch_together(with.stream, op.experts * tiles, kTile * kTile, expert_weight_product, with.in(0),
+                  with.in(1), with.in<int>(2), with.out(0), op.slots, op.in, op.out);
+}
+
 void run(const Add& op, const Launch& with) {
   with.each(op.count, add, with.in(0), with.in(1), with.out(0), op.count);
 }
@@ -192,7 +289,7 @@ void run(const CrossEntropyPart& op, const Launch& with) {
 
 void run(const CrossEntropyGrad& op, const Launch& with) {
   with.each(op.rows * op.vocab, cross_entropy_grad, with.in(0), with.in<int>(1), with.in(2),
-            with.out(0), op.rows, op.vocab, op.first);
+            with.out(0), op.rows, op.vocab, op.first, static_cast<float>(op.z));
 }
 
 void run(const SumSquares& op, const Launch& with) {

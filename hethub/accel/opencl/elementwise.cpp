@@ -37,6 +37,15 @@ Prepared ready(const SiluMulGrad& op, const Op& all, const Preparation& with) {
                                  op.rows * op.width, all, with));
 }
 
+Prepared ready(const Gelu& op, const Op& all, const Preparation& with) {
+  return launch_list(elementwise("gelu", {input(0), output(0)}, op.rows * op.width, all, with));
+}
+
+Prepared ready(const GeluGrad& op, const Op& all, const Preparation& with) {
+  return launch_list(
+      elementwise("gelu_grad", {input(0), input(1), output(0)}, op.rows * op.width, all, with));
+}
+
 Prepared ready(const Add& op, const Op& all, const Preparation& with) {
   return launch_list(elementwise("add", {input(0), input(1), output(0)}, op.count, all, with));
 }
@@ -86,7 +95,7 @@ Prepared ready(const CrossEntropyPart& op, const Op& all, const Preparation& wit
 Prepared ready(const CrossEntropyGrad& op, const Op& all, const Preparation& with) {
   Launch launch(loss_program(with), "cross_entropy_grad", {input(0), input(1), input(2), output(0)},
                 groups(op.rows, with.limits.lanes), all.name);
-  launch.with(cl_long{op.vocab}).with(cl_long{op.first});
+  launch.with(cl_long{op.vocab}).with(cl_long{op.first}).with(static_cast<cl_float>(op.z));
   return launch_list(std::move(launch));
 }
 

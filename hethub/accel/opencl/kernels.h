@@ -9,6 +9,7 @@ extern const std::string_view kCommonSource;
 extern const std::string_view kAccumulateSource;
 extern const std::string_view kElementwiseSource;
 extern const std::string_view kRowsSource;
+extern const std::string_view kExpertsSource;
 extern const std::string_view kLossSource;
 extern const std::string_view kAttentionSource;
 extern const std::string_view kMatmulSource;

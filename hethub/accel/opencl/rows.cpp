@@ -88,6 +88,38 @@ Prepared ready(const RmsNormGradGain& op, const Op& all, const Preparation& with
   return launch_list(std::move(launch));
 }
 
+Prepared ready(const LayerNorm& op, const Op& all, const Preparation& with) {
+  Launch launch =
+      by_row("layer_norm", {input(0), input(1), input(2), output(0), output(1), output(2)}, op.rows,
+             all, with);
+  launch.with(cl_long{op.width}).with(static_cast<cl_float>(op.eps));
+  return launch_list(std::move(launch));
+}
+
+Prepared ready(const LayerNormGradInput& op, const Op& all, const Preparation& with) {
+  Launch launch =
+      by_row("layer_norm_grad_input", {input(0), input(1), input(2), input(3), input(4), output(0)},
+             op.rows, all, with);
+  launch.with(cl_long{op.width});
+  return launch_list(std::move(launch));
+}
+
+Prepared ready(const LayerNormGradGain& op, const Op& all, const Preparation& with) {
+  Launch launch =
+      by_row("layer_norm_grad_gain", {input(0), input(1), input(2), input(3), output(0)},
+             column_groups(op.width, with.limits), all, with);
+  launch.with(cl_long{op.rows}).with(cl_long{op.width});
+  return launch_list(std::move(launch));
+}
+
+Prepared ready(const AddBias& op, const Op& all, const Preparation& with) {
+  const std::int64_t vectors = (op.width + with.limits.vector_width - 1) / with.limits.vector_width;
+  Launch launch =
+      by_item("add_bias", {input(0), input(1), output(0)}, op.rows * vectors, all, with);
+  launch.with(cl_long{op.rows}).with(cl_long{op.width});
+  return launch_list(std::move(launch));
+}
+
 Prepared ready(const Rope& op, const Op& all, const Preparation& with) {
   Launch launch =
       by_item("rope", {input(0), input(1), input(2), output(0)}, op.rows * op.heads, all, with);

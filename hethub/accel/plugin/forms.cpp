@@ -19,21 +19,31 @@ void each_field(Body& op, Visit& visit) {
     visit(op.rows), visit(op.in), visit(op.out);
   } else if constexpr (std::is_same_v<T, Embedding> || std::is_same_v<T, EmbeddingGrad>) {
     visit(op.rows), visit(op.vocab), visit(op.width), visit(op.first), visit(op.of);
-  } else if constexpr (std::is_same_v<T, RmsNorm>) {
+  } else if constexpr (std::is_same_v<T, RmsNorm> || std::is_same_v<T, LayerNorm>) {
     visit(op.rows), visit(op.width), visit(op.eps);
   } else if constexpr (std::is_same_v<T, Rope>) {
     visit(op.rows), visit(op.heads), visit(op.head_dim), visit(op.table_rows), visit(op.inverse);
   } else if constexpr (std::is_same_v<T, Attention>) {
     visit(op.batch), visit(op.seq), visit(op.heads), visit(op.kv_heads), visit(op.head_dim);
     visit(op.window), visit(op.documents);
-  } else if constexpr (std::is_same_v<T, AttentionGrad>) {
+  } else if constexpr (std::is_same_v<T, AttentionGrad> || std::is_same_v<T, RouterGrad>) {
     each_field(op.forward, visit);
   } else if constexpr (std::is_same_v<T, CrossEntropy>) {
-    visit(op.rows), visit(op.vocab);
+    visit(op.rows), visit(op.vocab), visit(op.z);
   } else if constexpr (std::is_same_v<T, CrossEntropyPart>) {
-    visit(op.rows), visit(op.vocab), visit(op.first), visit(op.of), visit(op.parts);
+    visit(op.rows), visit(op.vocab), visit(op.first), visit(op.of), visit(op.parts), visit(op.z);
   } else if constexpr (std::is_same_v<T, CrossEntropyGrad>) {
-    visit(op.rows), visit(op.vocab), visit(op.first), visit(op.of);
+    visit(op.rows), visit(op.vocab), visit(op.first), visit(op.of), visit(op.z);
+  } else if constexpr (std::is_same_v<T, Router>) {
+    visit(op.rows), visit(op.experts), visit(op.top), visit(op.sequence), visit(op.balance);
+  } else if constexpr (std::is_same_v<T, SortChoices>) {
+    visit(op.rows), visit(op.top), visit(op.first), visit(op.held);
+  } else if constexpr (std::is_same_v<T, TakeRows> || std::is_same_v<T, SumRows>) {
+    visit(op.rows), visit(op.width), visit(op.top), visit(op.slots), visit(op.weighted);
+  } else if constexpr (std::is_same_v<T, SumRowsGradWeight>) {
+    visit(op.rows), visit(op.width), visit(op.top), visit(op.slots);
+  } else if constexpr (requires { op.load; }) {
+    visit(op.slots), visit(op.in), visit(op.out), visit(op.experts), visit(op.load);
   } else if constexpr (std::is_same_v<T, Fill>) {
     visit(op.count), visit(op.value);
   } else if constexpr (std::is_same_v<T, Accumulate>) {

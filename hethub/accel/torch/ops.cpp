@@ -113,6 +113,29 @@ void compute(const RmsNormGradGain& /*op*/, Tensors& t) {
   t.out[0].add_(f32(t.in[0]).mul(t.in[1]).mul_(column(t.in[2])).sum(0));
 }
 
+void compute(const LayerNorm& op, Tensors& t) {
+  const at::Tensor x = f32(t.in[0]);
+  at::mean_out(t.out[1], x, 1);
+  const at::Tensor centred = x.sub(column(t.out[1]));
+  at::mean_out(t.out[2], centred.square(), 1).add_(op.eps).rsqrt_();
+  t.out[0].copy_(centred.mul(column(t.out[2])).mul_(t.in[1]).add_(t.in[2]));
+}
+
+void compute(const LayerNormGradInput& /*op*/, Tensors& t) {
+  const at::Tensor rstd = column(t.in[4]);
+  const at::Tensor normed = f32(t.in[1]).sub(column(t.in[3])).mul_(rstd);
+  const at::Tensor g = f32(t.in[0]).mul(t.in[2]);
+  const at::Tensor pull = column(g.mul(normed).mean(1));
+  t.out[0].copy_(g.sub(column(g.mean(1))).sub_(normed.mul(pull)).mul_(rstd));
+}
+
+void compute(const LayerNormGradGain& /*op*/, Tensors& t) {
+  const at::Tensor centred = f32(t.in[1]).sub(column(t.in[2]));
+  t.out[0].add_(centred.mul_(t.in[0]).mul_(column(t.in[3])).sum(0));
+}
+
+void compute(const AddBias& /*op*/, Tensors& t) { at::add_out(t.out[0], t.in[0], t.in[1]); }
+
 void compute(const Rope& op, Tensors& t) {
   const std::int64_t half = op.head_dim / 2;
   const at::Tensor x = f32(t.in[0]).view({op.rows, op.heads, 2, half});
@@ -142,6 +165,27 @@ void compute(const SiluMulGrad& /*op*/, Tensors& t) {
   const at::Tensor dup = dy.mul(gate).mul_(s);
   t.out[0].copy_(dgate);
   t.out[1].copy_(dup);
+}
+
+// GELU's approximation: x · sigmoid(twice the argument of its tanh).
+constexpr double kGeluSlope = 1.5957691216057308;  // 2 · sqrt(2 / pi)
+constexpr double kGeluCubic = 0.044715;
+
+at::Tensor gelu_gate(const at::Tensor& x) {
+  return x.square().mul_(kGeluCubic).add_(1).mul_(x).mul_(kGeluSlope).sigmoid_();
+}
+
+void compute(const Gelu& /*op*/, Tensors& t) {
+  const at::Tensor x = f32(t.in[0]);
+  t.out[0].copy_(gelu_gate(x).mul_(x));
+}
+
+void compute(const GeluGrad& /*op*/, Tensors& t) {
+  const at::Tensor x = f32(t.in[1]);
+  const at::Tensor s = gelu_gate(x);
+  const at::Tensor slope = x.square().mul_(3 * kGeluCubic).add_(1).mul_(kGeluSlope);
+  const at::Tensor turn = slope.mul_(x).mul_(s).mul_(s.neg().add_(1));
+  t.out[0].copy_(turn.add_(s).mul_(t.in[0]));
 }
 
 void compute(const Add& /*op*/, Tensors& t) { at::add_out(t.out[0], t.in[0], t.in[1]); }
@@ -210,7 +254,9 @@ void compute(const CrossEntropyGrad& op, Tensors& t) {
   at::Tensor logits = f32(t.in[0]);
   at::Tensor slope =
       is_f32(t.out[0]) ? at::sub_out(t.out[0], logits, column(t.in[2])) : logits - column(t.in[2]);
-  slope.exp_().scatter_add_(1, labels.at, column(labels.here).to(at::kFloat).neg());
+  slope.exp_();
+  if (op.z != 0) slope.mul_(column(t.in[2].mul(2 * op.z).add_(1)));
+  slope.scatter_add_(1, labels.at, column(labels.here).to(at::kFloat).neg());
   slope.mul_(column(labels.counted));
   if (!slope.is_same(t.out[0])) t.out[0].copy_(slope);
 }
@@ -242,6 +288,15 @@ void compute(const AdamW& op, Tensors& t) {
   p.sub_(step.mul_(rate).div_(root.add_(scalar(AdamWScalar::kEpsilon))));
 }
 
+void compute(const Router& op, Tensors& t) { route(op, t); }
+void compute(const RouterGrad& op, Tensors& t) { route(op, t); }
+void compute(const SortChoices& op, Tensors& t) { sort_choices(op, t); }
+void compute(const TakeRows& op, Tensors& t) { take_rows(op, t); }
+void compute(const SumRows& op, Tensors& t) { sum_rows(op, t); }
+void compute(const SumRowsGradWeight& op, Tensors& t) { sum_rows(op, t); }
+void compute(const ExpertLinear& op, Tensors& t) { multiply_experts(op, t); }
+void compute(const ExpertLinearGradInput& op, Tensors& t) { multiply_experts(op, t); }
+void compute(const ExpertLinearGradWeight& op, Tensors& t) { multiply_experts(op, t); }
 void compute(const Attention& op, Tensors& t) { attend(op, t); }
 void compute(const AttentionGrad& op, Tensors& t) { attend(op, t); }
 

@@ -37,6 +37,18 @@ class TorchOp final : public PreparedOp {
 void attend(const Attention& op, Tensors& tensors);
 void attend(const AttentionGrad& op, Tensors& tensors);
 
+/// Mixtures of experts. Products look at where each expert's slots begin, so they wait for the
+/// device.
+void route(const Router& op, Tensors& tensors);
+void route(const RouterGrad& op, Tensors& tensors);
+void sort_choices(const SortChoices& op, Tensors& tensors);
+void take_rows(const TakeRows& op, Tensors& tensors);
+void sum_rows(const SumRows& op, Tensors& tensors);
+void sum_rows(const SumRowsGradWeight& op, Tensors& tensors);
+void multiply_experts(const ExpertLinear& op, Tensors& tensors);
+void multiply_experts(const ExpertLinearGradInput& op, Tensors& tensors);
+void multiply_experts(const ExpertLinearGradWeight& op, Tensors& tensors);
+
 /// The type of libtorch's tensors for a dtype of ours.
 at::ScalarType scalar_type_of(DType type);
 

@@ -102,10 +102,11 @@ void cross_entropy_grad(const CrossEntropyGrad& op, const Arguments& arguments) 
       const float whole = lse[row];
       const std::int64_t column = label - op.first;
       const bool here = label != kIgnored && column >= 0 && column < op.vocab;
-      const float at_label = here ? exp_of(x[column] - whole) - 1.0F : 0.0F;
+      const float slope = counted * (1.0F + 2.0F * static_cast<float>(op.z) * whole);
+      const float at_label = here ? slope * exp_of(x[column] - whole) - 1.0F : 0.0F;
 #pragma omp simd
       for (std::int64_t j = 0; j < op.vocab; ++j) {
-        dx[j] = counted * exp_of(x[j] - whole);
+        dx[j] = slope * exp_of(x[j] - whole);
       }
       if (here) dx[column] = at_label;
     }

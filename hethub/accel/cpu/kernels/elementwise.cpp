@@ -51,6 +51,33 @@ void silu_mul_grad(const SiluMulGrad& op, const Arguments& arguments) {
   });
 }
 
+// Of GELU's approximation: x · sigmoid(twice the argument of its tanh).
+constexpr float kGeluSlope = 1.5957691216F;  // 2 · sqrt(2 / pi)
+constexpr float kGeluCubic = 0.044715F;
+
+template <typename T>
+void gelu(const Gelu& op, const Arguments& arguments) {
+  const T* x = input<T>(arguments, 0);
+  T* y = output<T>(arguments, 0);
+  for_elements(arguments, op.rows * op.width, [=](std::int64_t i) {
+    const float v = x[i];
+    y[i] = v * sigmoid(kGeluSlope * v * (1.0F + kGeluCubic * v * v));
+  });
+}
+
+template <typename T>
+void gelu_grad(const GeluGrad& op, const Arguments& arguments) {
+  const T* dy = input<T>(arguments, 0);
+  const T* x = input<T>(arguments, 1);
+  T* dx = output<T>(arguments, 0);
+  for_elements(arguments, op.rows * op.width, [=](std::int64_t i) {
+    const float v = x[i];
+    const float s = sigmoid(kGeluSlope * v * (1.0F + kGeluCubic * v * v));
+    const float slope = kGeluSlope * (1.0F + 3.0F * kGeluCubic * v * v);
+    dx[i] = dy[i] * (s + v * s * (1.0F - s) * slope);
+  });
+}
+
 template <typename T>
 void add(const Add& op, const Arguments& arguments) {
   const T* a = input<T>(arguments, 0);
@@ -110,6 +137,14 @@ void run_silu_mul(const SiluMul& op, const Arguments& arguments) {
 
 void run_silu_mul_grad(const SiluMulGrad& op, const Arguments& arguments) {
   in_type_of(arguments, [&]<typename T>(T /*element*/) { silu_mul_grad<T>(op, arguments); });
+}
+
+void run_gelu(const Gelu& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { gelu<T>(op, arguments); });
+}
+
+void run_gelu_grad(const GeluGrad& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { gelu_grad<T>(op, arguments); });
 }
 
 void run_add(const Add& op, const Arguments& arguments) {

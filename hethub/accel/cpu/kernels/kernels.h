@@ -48,6 +48,18 @@ struct Kernels : Kernel<BiasGrad>,
                  Kernel<CrossEntropyGrad>,
                  Kernel<SumSquares>,
                  Kernel<Convert>,
+                 Kernel<LayerNorm>,
+                 Kernel<LayerNormGradInput>,
+                 Kernel<LayerNormGradGain>,
+                 Kernel<AddBias>,
+                 Kernel<Gelu>,
+                 Kernel<GeluGrad>,
+                 Kernel<Router>,
+                 Kernel<RouterGrad>,
+                 Kernel<SortChoices>,
+                 Kernel<TakeRows>,
+                 Kernel<SumRows>,
+                 Kernel<SumRowsGradWeight>,
                  Kernel<AdamW> {
   /// Products of bf16 that are added up in f32 (with no bias) or rounded to bf16; null: the
   /// library's are used. Needs 32 KiB of workspace.

@@ -1,4 +1,4 @@
-// RMS norm and its gradients, and the gradient of a bias: what sums over rows or columns.
+// Norms, biases and their gradients: what sums over rows or columns.
 
 #include "hethub/accel/cpu/kernels/operands.h"
 #include "hethub/accel/cpu/kernels/parallel.h"
@@ -53,6 +53,109 @@ void rms_norm_grad_gain(const RmsNormGradGain& op, const Arguments& arguments) {
                   [=](std::int64_t row, std::int64_t column) {
                     return dy[row * width + column] * x[row * width + column] * rstd[row];
                   });
+}
+
+template <typename T>
+void layer_norm_grad_gain(const LayerNormGradGain& op, const Arguments& arguments) {
+  const T* dy = input<T>(arguments, 0);
+  const T* x = input<T>(arguments, 1);
+  const float* mean = input(arguments, 2);
+  const float* rstd = input(arguments, 3);
+  const std::int64_t width = op.width;
+  add_column_sums(arguments, op.rows, op.width, output(arguments, 0),
+                  [=](std::int64_t row, std::int64_t column) {
+                    const float centred = x[row * width + column] - mean[row];
+                    return dy[row * width + column] * centred * rstd[row];
+                  });
+}
+
+template <typename T>
+void add_bias(const AddBias& op, const Arguments& arguments) {
+  const T* x = input<T>(arguments, 0);
+  const T* bias = input<T>(arguments, 1);
+  T* y = output<T>(arguments, 0);
+  const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+    for (std::int64_t row = first; row < last; ++row) {
+      const std::int64_t at = row * op.width;
+#pragma omp simd
+      for (std::int64_t j = 0; j < op.width; ++j) {
+        y[at + j] = x[at + j] + bias[j];
+      }
+    }
+  };
+  parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.width), each_row);
+}
+
+template <typename T>
+void layer_norm(const LayerNorm& op, const Arguments& arguments) {
+  const T* all = input<T>(arguments, 0);
+  const T* gain = input<T>(arguments, 1);
+  const T* bias = input<T>(arguments, 2);
+  T* y_all = output<T>(arguments, 0);
+  float* means = output(arguments, 1);
+  float* rstd = output(arguments, 2);
+  const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+    for (std::int64_t row = first; row < last; ++row) {
+      const T* x = all + row * op.width;
+      T* y = y_all + row * op.width;
+      double sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t j = 0; j < op.width; ++j) {
+        sum += static_cast<double>(x[j]);
+      }
+      const double mean = sum / static_cast<double>(op.width);
+      double squares = 0;
+#pragma omp simd reduction(+ : squares)
+      for (std::int64_t j = 0; j < op.width; ++j) {
+        const double centred = x[j] - mean;
+        squares += centred * centred;
+      }
+      const double variance = squares / static_cast<double>(op.width);
+      const auto r = static_cast<float>(1.0 / __builtin_sqrt(variance + op.eps));
+      const auto m = static_cast<float>(mean);
+      means[row] = m;
+      rstd[row] = r;
+#pragma omp simd
+      for (std::int64_t j = 0; j < op.width; ++j) {
+        y[j] = (x[j] - m) * r * gain[j] + bias[j];
+      }
+    }
+  };
+  parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.width), each_row);
+}
+
+template <typename T>
+void layer_norm_grad_input(const LayerNormGradInput& op, const Arguments& arguments) {
+  const T* dy_all = input<T>(arguments, 0);
+  const T* x_all = input<T>(arguments, 1);
+  const T* gain = input<T>(arguments, 2);
+  const float* means = input(arguments, 3);
+  const float* rstd = input(arguments, 4);
+  T* dx_all = output<T>(arguments, 0);
+  const auto each_row = [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+    for (std::int64_t row = first; row < last; ++row) {
+      const T* dy = dy_all + row * op.width;
+      const T* x = x_all + row * op.width;
+      T* dx = dx_all + row * op.width;
+      const float mean = means[row];
+      const float r = rstd[row];
+      double sum = 0;
+      double along = 0;
+#pragma omp simd reduction(+ : sum, along)
+      for (std::int64_t j = 0; j < op.width; ++j) {
+        const float g = dy[j] * gain[j];
+        sum += static_cast<double>(g);
+        along += static_cast<double>(g) * ((x[j] - mean) * r);
+      }
+      const auto level = static_cast<float>(sum / static_cast<double>(op.width));
+      const auto pull = static_cast<float>(along / static_cast<double>(op.width));
+#pragma omp simd
+      for (std::int64_t j = 0; j < op.width; ++j) {
+        dx[j] = r * (dy[j] * gain[j] - level - (x[j] - mean) * r * pull);
+      }
+    }
+  };
+  parallel_ranges(arguments.threads, op.rows, rows_worth_a_thread(op.width), each_row);
 }
 
 template <typename T>
@@ -118,6 +221,23 @@ void run_bias_grad(const BiasGrad& op, const Arguments& arguments) {
 
 void run_rms_norm_grad_gain(const RmsNormGradGain& op, const Arguments& arguments) {
   in_type_of(arguments, [&]<typename T>(T /*element*/) { rms_norm_grad_gain<T>(op, arguments); });
+}
+
+void run_add_bias(const AddBias& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { add_bias<T>(op, arguments); });
+}
+
+void run_layer_norm(const LayerNorm& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { layer_norm<T>(op, arguments); });
+}
+
+void run_layer_norm_grad_input(const LayerNormGradInput& op, const Arguments& arguments) {
+  in_type_of(arguments,
+             [&]<typename T>(T /*element*/) { layer_norm_grad_input<T>(op, arguments); });
+}
+
+void run_layer_norm_grad_gain(const LayerNormGradGain& op, const Arguments& arguments) {
+  in_type_of(arguments, [&]<typename T>(T /*element*/) { layer_norm_grad_gain<T>(op, arguments); });
 }
 
 void run_rms_norm(const RmsNorm& op, const Arguments& arguments) {

@@ -25,6 +25,18 @@ void run_cross_entropy_part(const CrossEntropyPart& op, const Arguments& argumen
 void run_cross_entropy_grad(const CrossEntropyGrad& op, const Arguments& arguments);
 void run_sum_squares(const SumSquares& op, const Arguments& arguments);
 void run_convert(const Convert& op, const Arguments& arguments);
+void run_layer_norm(const LayerNorm& op, const Arguments& arguments);
+void run_layer_norm_grad_input(const LayerNormGradInput& op, const Arguments& arguments);
+void run_layer_norm_grad_gain(const LayerNormGradGain& op, const Arguments& arguments);
+void run_add_bias(const AddBias& op, const Arguments& arguments);
+void run_gelu(const Gelu& op, const Arguments& arguments);
+void run_gelu_grad(const GeluGrad& op, const Arguments& arguments);
+void run_route(const Router& op, const Arguments& arguments);
+void run_route_grad(const RouterGrad& op, const Arguments& arguments);
+void run_sort_choices(const SortChoices& op, const Arguments& arguments);
+void run_take_rows(const TakeRows& op, const Arguments& arguments);
+void run_sum_rows(const SumRows& op, const Arguments& arguments);
+void run_sum_rows_grad_weight(const SumRowsGradWeight& op, const Arguments& arguments);
 void run_adamw(const AdamW& op, const Arguments& arguments);
 
 }  // namespace hethub::HETHUB_LEVEL

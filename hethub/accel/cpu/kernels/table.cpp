@@ -23,6 +23,18 @@ extern const Kernels kKernels = {{run_bias_grad},
                                  {run_cross_entropy_grad},
                                  {run_sum_squares},
                                  {run_convert},
+                                 {run_layer_norm},
+                                 {run_layer_norm_grad_input},
+                                 {run_layer_norm_grad_gain},
+                                 {run_add_bias},
+                                 {run_gelu},
+                                 {run_gelu_grad},
+                                 {run_route},
+                                 {run_route_grad},
+                                 {run_sort_choices},
+                                 {run_take_rows},
+                                 {run_sum_rows},
+                                 {run_sum_rows_grad_weight},
                                  {run_adamw}};
 
 }  // namespace hethub::HETHUB_LEVEL

@@ -44,6 +44,25 @@ ELEMENTWISE silu_mul_grad(const __global float* dy, ulong dy0, const __global fl
   write_v(d * g * s, dup + dup0 + i, left);
 }
 
+// GELU's approximation: x · sigmoid(twice the argument of its tanh).
+#define GELU_SLOPE 1.5957691216f
+#define GELU_CUBIC 0.044715f
+
+ELEMENTWISE gelu(const __global float* x, ulong x0, __global float* y, ulong y0, long n) {
+  BEGIN;
+  const fv v = read_v(x + x0 + i, left);
+  write_v(v * sigmoid(GELU_SLOPE * v * (1.0f + GELU_CUBIC * v * v)), y + y0 + i, left);
+}
+
+ELEMENTWISE gelu_grad(const __global float* dy, ulong dy0, const __global float* x, ulong x0,
+                      __global float* dx, ulong dx0, long n) {
+  BEGIN;
+  const fv v = read_v(x + x0 + i, left);
+  const fv s = sigmoid(GELU_SLOPE * v * (1.0f + GELU_CUBIC * v * v));
+  const fv slope = GELU_SLOPE * (1.0f + 3.0f * GELU_CUBIC * v * v);
+  write_v(read_v(dy + dy0 + i, left) * (s + v * s * (1.0f - s) * slope), dx + dx0 + i, left);
+}
+
 // scalars: learning rate, beta1, beta2, epsilon, decay, gradient scale, 1-beta1^t, 1-beta2^t.
 ELEMENTWISE adamw(__global float* parameter, ulong parameter0, __global float* first, ulong first0,
                   __global float* second, ulong second0, const __global float* gradient,

@@ -89,17 +89,19 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void cross_entropy_part(
 
 ROWS cross_entropy_grad(const __global float* logits, ulong logits0, const __global int* labels,
                         ulong labels0, const __global float* lse, ulong lse0,
-                        __global float* dlogits, ulong dlogits0, long vocab, long first) {
+                        __global float* dlogits, ulong dlogits0, long vocab, long first,
+                        float z) {
   const long row = get_group_id(0);
   const __global float* in = logits + logits0 + row * vocab;
   __global float* out = dlogits + dlogits0 + row * vocab;
   const int label = labels[labels0 + row];
   const long column = label - first;
   const float shift = lse[lse0 + row];
+  const float slope = 1.0f + 2.0f * z * shift;
   EACH_VECTOR(c, vocab) {
     const long left = vocab - c;
     const fv p = exp_v(read_v(in + c, left) - shift);
-    write_v(label == -100 ? (fv)(0.0f) : p, out + c, left);
+    write_v(label == -100 ? (fv)(0.0f) : slope * p, out + c, left);
     if (label == -100 || column < c || column >= c + WIDTH || column >= vocab) continue;
     out[column] -= 1.0f;
   }

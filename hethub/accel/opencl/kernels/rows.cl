@@ -6,6 +6,16 @@
 #define EACH_VECTOR(c, width) \
   for (long c = (long)get_local_id(0) * WIDTH; c < width; c += LANES * WIDTH)
 
+// Of the first `left` elements, which are there; 0 for the others.
+fv centred_squares(fv v, long left) {
+  float part[WIDTH];
+  VSTORE(v, part);
+  for (int i = 0; i < WIDTH; ++i) {
+    part[i] = i < left ? part[i] * part[i] : 0.0f;
+  }
+  return VLOAD(part);
+}
+
 ROWS rms_norm(const __global float* x, ulong x0, const __global float* gain, ulong gain0,
               __global float* y, ulong y0, __global float* rstd, ulong rstd0, long width,
               float eps) {
@@ -46,6 +56,79 @@ ROWS rms_norm_grad_input(const __global float* dy, ulong dy0, const __global flo
     const fv g = read_v(d + c, left) * read_v(gain + gain0 + c, left);
     write_v(r * (g - read_v(in + c, left) * f), out + c, left);
   }
+}
+
+ROWS layer_norm(const __global float* x, ulong x0, const __global float* gain, ulong gain0,
+                const __global float* bias, ulong bias0, __global float* y, ulong y0,
+                __global float* mean, ulong mean0, __global float* rstd, ulong rstd0, long width,
+                float eps) {
+  __local float scratch[LANES];
+  const long row = get_group_id(0);
+  const __global float* in = x + x0 + row * width;
+  __global float* out = y + y0 + row * width;
+  fv sum = (fv)(0.0f);
+  EACH_VECTOR(c, width) { sum += read_v(in + c, width - c); }
+  const float m = group_sum(sum_of(sum), scratch) / (float)width;
+  fv squares = (fv)(0.0f);
+  EACH_VECTOR(c, width) {
+    const long left = width - c;
+    const fv centred = read_v(in + c, left) - m;
+    if (left >= WIDTH) {
+      squares = FMA(centred, centred, squares);
+    } else {
+      squares += centred_squares(centred, left);
+    }
+  }
+  const float r = 1.0f / sqrt(group_sum(sum_of(squares), scratch) / (float)width + eps);
+  EACH_VECTOR(c, width) {
+    const long left = width - c;
+    const fv n = (read_v(in + c, left) - m) * r;
+    write_v(n * read_v(gain + gain0 + c, left) + read_v(bias + bias0 + c, left), out + c, left);
+  }
+  if (get_local_id(0) == 0) {
+    mean[mean0 + row] = m;
+    rstd[rstd0 + row] = r;
+  }
+}
+
+// Where a row ends within a vector, the gain read as 0 leaves out what is past it.
+ROWS layer_norm_grad_input(const __global float* dy, ulong dy0, const __global float* x, ulong x0,
+                           const __global float* gain, ulong gain0, const __global float* mean,
+                           ulong mean0, const __global float* rstd, ulong rstd0,
+                           __global float* dx, ulong dx0, long width) {
+  __local float scratch[LANES];
+  const long row = get_group_id(0);
+  const __global float* d = dy + dy0 + row * width;
+  const __global float* in = x + x0 + row * width;
+  __global float* out = dx + dx0 + row * width;
+  const float m = mean[mean0 + row];
+  const float r = rstd[rstd0 + row];
+  fv sum = (fv)(0.0f);
+  fv along = (fv)(0.0f);
+  EACH_VECTOR(c, width) {
+    const long left = width - c;
+    const fv g = read_v(d + c, left) * read_v(gain + gain0 + c, left);
+    sum += g;
+    along = FMA(g, (read_v(in + c, left) - m) * r, along);
+  }
+  const float level = group_sum(sum_of(sum), scratch) / (float)width;
+  const float pull = group_sum(sum_of(along), scratch) / (float)width;
+  EACH_VECTOR(c, width) {
+    const long left = width - c;
+    const fv g = read_v(d + c, left) * read_v(gain + gain0 + c, left);
+    write_v(r * (g - level - (read_v(in + c, left) - m) * r * pull), out + c, left);
+  }
+}
+
+ITEMWISE add_bias(const __global float* x, ulong x0, const __global float* bias, ulong bias0,
+                  __global float* y, ulong y0, long rows, long width) {
+  const long vectors = (width + WIDTH - 1) / WIDTH;
+  const long item = get_global_id(0);
+  if (item >= rows * vectors) return;
+  const long row = item / vectors;
+  const long c = (item - row * vectors) * WIDTH;
+  const fv v = read_v(x + x0 + row * width + c, width - c) + read_v(bias + bias0 + c, width - c);
+  write_v(v, y + y0 + row * width + c, width - c);
 }
 
 // Sums over rows. Lanes take every LANES-th row; 64 rows make a part, and parts are added up, so
@@ -95,6 +178,16 @@ ROWS rms_norm_grad_gain(const __global float* dy, ulong dy0, const __global floa
                         ulong dgain0, long rows, long width) {
   SUM_COLUMNS(read_v(dy + dy0 + row * width + at, left) *
                   read_v(x + x0 + row * width + at, left) * rstd[rstd0 + row],
+              dgain + dgain0)
+}
+
+ROWS layer_norm_grad_gain(const __global float* dy, ulong dy0, const __global float* x, ulong x0,
+                          const __global float* mean, ulong mean0, const __global float* rstd,
+                          ulong rstd0, __global float* dgain, ulong dgain0, long rows,
+                          long width) {
+  SUM_COLUMNS(read_v(dy + dy0 + row * width + at, left) *
+                  (read_v(x + x0 + row * width + at, left) - mean[mean0 + row]) *
+                  rstd[rstd0 + row],
               dgain + dgain0)
 }
 
