@@ -12,6 +12,7 @@
 #include "hethub/checkpoint/folder.h"
 #include "hethub/checkpoint/inspect.h"
 #include "hethub/checkpoint/reader.h"
+#include "hethub/model/file_parts.h"
 
 namespace hethub {
 namespace {
@@ -71,10 +72,31 @@ int run_verify(const PathArguments& arguments, bool json) {
   return 1;
 }
 
+// The tensors of the family's files, where they are not the checkpoint's as they are.
+std::vector<ExportTensor> file_tensors(const ModelConfig& model) {
+  std::vector<ExportTensor> all;
+  bool differ = false;
+  for (const FileTensor& file : file_tensors_of(model)) {
+    ExportTensor& made = all.emplace_back();
+    made = {.name = file.name, .shape = file.shape, .transposed = file.transposed};
+    for (const auto& [tensor, part] : file.parts) {
+      differ = differ || tensor.name != file.name;
+      made.parts.push_back({.tensor = tensor.name,
+                            .row = part.row,
+                            .rows = part.rows,
+                            .row_length = tensor.elements() / tensor.shape[0],
+                            .first = part.first});
+    }
+  }
+  return differ ? all : std::vector<ExportTensor>();
+}
+
 int run_export(const ExportArguments& arguments, bool json) {
   const Checkpoint checkpoint = Checkpoint::open(resolve_checkpoint(arguments.path));
+  const ModelConfig model = parse_model(checkpoint.facts().model_config, "model_config");
   export_hugging_face(checkpoint, arguments.output,
-                      {.most_file_bytes = static_cast<std::int64_t>(arguments.most_file_gb * 1e9)});
+                      {.tensors = file_tensors(model),
+                       .most_file_bytes = static_cast<std::int64_t>(arguments.most_file_gb * 1e9)});
   if (json) {
     const Json report = {{"folder", checkpoint.folder().string()},
                          {"step", checkpoint.facts().step},

@@ -13,6 +13,7 @@
 #include "hethub/comm/rendezvous.h"
 #include "hethub/data/fixed_batches.h"
 #include "hethub/launch/launch.h"
+#include "hethub/model/file_parts.h"
 #include "hethub/plan/plan_file.h"
 #include "hethub/plan/validate.h"
 #include "hethub/train/trainer.h"
@@ -63,22 +64,41 @@ Plan plan_for(const Options& options, const ModelConfig& model, const FixedBatch
   return plan;
 }
 
-void require_all_norms(const ExpectedNumbers& expected, const ModelConfig& model,
-                       const std::filesystem::path& file) {
+// Under which name a tensor's gradient is compared: that of the file's tensor which holds it, with
+// others perhaps, or its own where several of the file's make it up.
+std::string compared_name(const ModelConfig& model, const ModelTensor& tensor) {
+  const std::vector<FilePart> parts = file_parts_of(model, tensor);
+  return parts.size() == 1 ? parts.front().name : tensor.name;
+}
+
+// The norms by compared_name.
+std::map<std::string, double> norms_to_compare(const std::map<std::string, double>& norms,
+                                               const ModelConfig& model,
+                                               const std::filesystem::path& file) {
+  std::map<std::string, double> compared;
   for (const ModelTensor& tensor : tensors_of(model)) {
-    if (expected.gradient_norms.contains(tensor.name)) continue;
-    throw Error(ErrorCode::kCorruptData, {.what = file.string() + ": param_grad_norms",
-                                          .found = "nothing for " + tensor.name,
-                                          .expected = "a norm of each of the model's tensors",
-                                          .fix = "make the reference of this config.json"});
+    double squares = 0;
+    for (const FilePart& part : file_parts_of(model, tensor)) {
+      const auto found = norms.find(part.name);
+      if (found == norms.end()) {
+        throw Error(ErrorCode::kCorruptData, {.what = file.string() + ": param_grad_norms",
+                                              .found = "nothing for " + part.name,
+                                              .expected = "a norm of each of the model's tensors",
+                                              .fix = "make the reference of this config.json"});
+      }
+      squares += found->second * found->second;
+    }
+    compared[compared_name(model, tensor)] = std::sqrt(squares);
   }
+  return compared;
 }
 
 Job read_job(const Options& options) {
   const std::filesystem::path folder = options.folder;
   Job job{.model = read_model(folder),
           .expected = read_expected(folder / "expected.json", options.reference)};
-  require_all_norms(job.expected, job.model, folder / "expected.json");
+  job.expected.gradient_norms =
+      norms_to_compare(job.expected.gradient_norms, job.model, folder / "expected.json");
   job.expected.optimizer.total_steps = std::ssize(job.expected.losses);
   const FixedBatches batches(folder / "tokens.json", job.model.vocab_size);
   job.plan = plan_for(options, job.model, batches);
@@ -100,9 +120,13 @@ std::map<std::string, double> tensor_norms(Trainer& trainer, const ModelConfig& 
     sums[index.at(owned[piece].slice.tensor.name)] += result.square_sums[piece];
   }
   trainer.worker().world().all_reduce_host(sums, trainer.worker().deadline());
+  std::map<std::string, double> squares;
+  for (const ModelTensor& tensor : tensors_of(model)) {
+    squares[compared_name(model, tensor)] += sums[index.at(tensor.name)];
+  }
   std::map<std::string, double> norms;
-  for (const auto& [name, at] : index) {
-    norms[name] = std::sqrt(sums[at]) / result.tokens;
+  for (const auto& [name, sum] : squares) {
+    norms[name] = std::sqrt(sum) / result.tokens;
   }
   return norms;
 }

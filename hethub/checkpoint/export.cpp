@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,33 +28,79 @@ using Group = std::vector<SafetensorsTensor>;  // the tensors of one file
                                         .fix = "name another folder with -o"});
 }
 
-// The parameters in the order of the manifest, a new file wherever one would grow too large.
-std::vector<Group> grouped(const Checkpoint& checkpoint, bool tied, std::int64_t most_bytes) {
-  std::vector<Group> groups(1);
-  std::int64_t bytes = 0;
+// What to write, in the order of the manifest or of the options.
+Group exported(const Checkpoint& checkpoint, bool tied, const ExportOptions& options) {
+  Group all;
+  for (const ExportTensor& tensor : options.tensors) {
+    all.push_back({.name = tensor.name, .dtype = DType::kF32, .shape = tensor.shape});
+  }
+  if (!all.empty()) return all;
   for (const StoredTensor& stored : checkpoint.manifest().tensors) {
     const LogicalTensor& tensor = stored.tensor;
     if (tensor.role != TensorRole::kParameter) continue;
     if (tied && tensor.name == "lm_head.weight") continue;
-    const std::int64_t size = tensor.elements() * size_of(tensor.dtype);
+    all.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
+  }
+  return all;
+}
+
+std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : shape) {
+    elements *= size;
+  }
+  return elements;
+}
+
+// A new file wherever one would grow too large.
+std::vector<Group> grouped(const Group& all, std::int64_t most_bytes) {
+  std::vector<Group> groups(1);
+  std::int64_t bytes = 0;
+  for (const SafetensorsTensor& tensor : all) {
+    const std::int64_t size = elements_of(tensor.shape) * size_of(tensor.dtype);
     if (!groups.back().empty() && size > most_bytes - bytes) {
       groups.emplace_back();
       bytes = 0;
     }
-    groups.back().push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
+    groups.back().push_back(tensor);
     bytes += size;
   }
   return groups;
 }
 
+// A tensor put together from rows of the checkpoint's.
+std::vector<float> assembled(const Checkpoint& checkpoint, const ExportTensor& tensor) {
+  std::vector<float> all(static_cast<std::size_t>(elements_of(tensor.shape)));
+  for (const ExportPart& part : tensor.parts) {
+    std::vector<float> rows(static_cast<std::size_t>(part.rows * part.row_length));
+    checkpoint.read(part.tensor, TensorRole::kParameter, part.row * part.row_length,
+                    std::ssize(rows), std::as_writable_bytes(std::span(rows)));
+    for (std::int64_t index = 0; index < std::ssize(rows); ++index) {
+      const std::int64_t row = part.first + index / part.row_length;
+      const std::int64_t column = index % part.row_length;
+      const std::int64_t to =
+          tensor.transposed ? column * tensor.shape[1] + row : row * part.row_length + column;
+      all[static_cast<std::size_t>(to)] = rows[static_cast<std::size_t>(index)];
+    }
+  }
+  return all;
+}
+
 void write_group(const Checkpoint& checkpoint, const Group& group,
-                 const std::filesystem::path& file, std::int64_t staging_bytes) {
+                 const std::filesystem::path& file, const ExportOptions& options) {
   SafetensorsWriter writer(file, group);
   std::vector<std::byte> staging;
   for (const SafetensorsEntry& entry : writer.entries()) {
+    const auto made = std::find_if(options.tensors.begin(), options.tensors.end(),
+                                   [&](const ExportTensor& one) { return one.name == entry.name; });
+    if (made != options.tensors.end()) {
+      const std::vector<float> values = assembled(checkpoint, *made);
+      writer.append(entry.name, std::as_bytes(std::span(values)));
+      continue;
+    }
     const LogicalTensor& tensor = *checkpoint.find(entry.name, TensorRole::kParameter);
     const std::int64_t bytes = size_of(tensor.dtype);
-    const std::int64_t most = std::max<std::int64_t>(1, staging_bytes / bytes);
+    const std::int64_t most = std::max<std::int64_t>(1, options.staging_bytes / bytes);
     const std::int64_t elements = tensor.elements();
     for (std::int64_t first = 0; first < elements; first += most) {
       const std::int64_t count = std::min(most, elements - first);
@@ -78,11 +125,7 @@ std::string index_of(const std::vector<Group>& groups) {
   std::map<std::string, std::string> weight_map;
   for (std::size_t group = 0; group < groups.size(); ++group) {
     for (const SafetensorsTensor& tensor : groups[group]) {
-      std::int64_t bytes = size_of(tensor.dtype);
-      for (const std::int64_t size : tensor.shape) {
-        bytes *= size;
-      }
-      total += bytes;
+      total += elements_of(tensor.shape) * size_of(tensor.dtype);
       weight_map[tensor.name] = file_name(group, groups.size());
     }
   }
@@ -110,15 +153,14 @@ void export_hugging_face(const Checkpoint& checkpoint, const std::filesystem::pa
   const std::string& config_text = checkpoint.facts().model_config;
   const Json config = parse_document(config_text, "model_config");
   const bool tied = get_or<bool>(config, "model_config", "tie_word_embeddings", false);
-  const auto groups = grouped(checkpoint, tied, options.most_file_bytes);
+  const auto groups = grouped(exported(checkpoint, tied, options), options.most_file_bytes);
   const auto clean = folder.has_filename() ? folder : folder.parent_path();
   const std::filesystem::path temporary = clean.string() + ".tmp";
   std::filesystem::remove_all(temporary, error);
   std::filesystem::create_directories(temporary, error);
   if (error) cannot_write(temporary, error.message(), "to create it");
   for (std::size_t group = 0; group < groups.size(); ++group) {
-    write_group(checkpoint, groups[group], temporary / file_name(group, groups.size()),
-                options.staging_bytes);
+    write_group(checkpoint, groups[group], temporary / file_name(group, groups.size()), options);
   }
   if (groups.size() > 1) write_file(temporary / "model.safetensors.index.json", index_of(groups));
   write_file(temporary / "config.json", config_text + "\n");

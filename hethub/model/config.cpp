@@ -21,9 +21,11 @@ struct Family {
 };
 
 // A new family is a file and a row.
-constexpr std::array<Family, 4> kFamilies = {{
+constexpr std::array<Family, 6> kFamilies = {{
+    {"gpt2", "GPT2LMHeadModel", read_gpt2},
     {"llama", "LlamaForCausalLM", read_llama},
     {"mistral", "MistralForCausalLM", read_mistral},
+    {"mixtral", "MixtralForCausalLM", read_mixtral},
     {"qwen2", "Qwen2ForCausalLM", read_qwen2},
     {"qwen3", "Qwen3ForCausalLM", read_qwen3},
 }};
@@ -104,6 +106,8 @@ std::vector<std::string> differing_fields(const ModelConfig& a, const ModelConfi
   compare("rope_scaling", text_of(a.rope_scaling), text_of(b.rope_scaling));
   compare("tie_word_embeddings", a.tie_word_embeddings, b.tie_word_embeddings);
   compare("sliding_window", a.windows, b.windows);
+  compare("num_local_experts", a.experts, b.experts);
+  compare("num_experts_per_tok", a.experts_per_token, b.experts_per_token);
   return fields;
 }
 
@@ -115,8 +119,18 @@ std::int64_t parameter_count(const ModelConfig& model) {
   return total;
 }
 
+std::int64_t active_parameter_count(const ModelConfig& model) {
+  std::int64_t total = 0;
+  for (const ModelTensor& tensor : tensors_of(model)) {
+    const bool chosen = tensor.split == TensorSplit::kExperts;
+    total +=
+        chosen ? tensor.elements() / model.experts * model.experts_per_token : tensor.elements();
+  }
+  return total;
+}
+
 double model_flops_per_token(const ModelConfig& model, std::int64_t sequence_length) {
-  return 6.0 * static_cast<double>(parameter_count(model)) +
+  return 6.0 * static_cast<double>(active_parameter_count(model)) +
          12.0 * model.layers * static_cast<double>(model.heads * model.head_dim * sequence_length);
 }
 

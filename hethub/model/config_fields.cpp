@@ -58,21 +58,8 @@ constexpr std::array kFeatures = std::to_array<Feature>({
     {"use_parallel_residual", "false"},
 });
 
-void check_neutral(const ConfigFields& fields) {
-  for (const Feature& feature : kFeatures) {
-    if (!fields.has(feature.field)) continue;
-    const Json& found = fields.at(feature.field);
-    const Json neutral = Json::parse(feature.neutral);
-    if (found == neutral) continue;
-    const std::string shown = found.dump(-1, ' ', false, Json::error_handler_t::replace);
-    fields.refuse(feature.field, shown.size() > 40 ? "a long value" : shown,
-                  neutral.is_null() ? "none: it cannot be trained"
-                                    : text("none, or ", feature.neutral, ": it cannot be trained"));
-  }
-}
-
-// What changes the mathematics and cannot be trained, whatever the family.
-void check_features(const ConfigFields& fields, ModelConfig& model) {
+void check_features(const ConfigFields& fields, const FamilyDefaults& defaults,
+                    ModelConfig& model) {
   if (fields.word("hidden_act", "silu") != "silu") {
     fields.refuse("hidden_act", fields.word("hidden_act", "silu"), "silu");
   }
@@ -80,7 +67,7 @@ void check_features(const ConfigFields& fields, ModelConfig& model) {
   fields.only("hidden_dropout", 0.0);
   fields.only("mlp_bias", false);
   fields.only("attention_bias", false);
-  check_neutral(fields);
+  check_neutral(fields, defaults.experts);
   if (fields.has("pretraining_tp") && fields.count("pretraining_tp", 1) > 1) {
     model.warnings.push_back("pretraining_tp has no effect on training");
   }
@@ -101,6 +88,20 @@ void check_heads(const ConfigFields& fields, const ModelConfig& model, bool has_
 }
 
 }  // namespace
+
+void check_neutral(const ConfigFields& fields, bool experts) {
+  for (const Feature& feature : kFeatures) {
+    if (!fields.has(feature.field)) continue;
+    if (experts && feature.field == "num_local_experts") continue;
+    const Json& found = fields.at(feature.field);
+    const Json neutral = Json::parse(feature.neutral);
+    if (found == neutral) continue;
+    const std::string shown = found.dump(-1, ' ', false, Json::error_handler_t::replace);
+    fields.refuse(feature.field, shown.size() > 40 ? "a long value" : shown,
+                  neutral.is_null() ? "none: it cannot be trained"
+                                    : text("none, or ", feature.neutral, ": it cannot be trained"));
+  }
+}
 
 bool ConfigFields::has(std::string_view field) const {
   const auto found = json_.find(std::string(field));
@@ -196,7 +197,7 @@ ModelConfig read_llama_like(const ConfigFields& fields, const FamilyDefaults& de
   model.initializer_range = fields.real("initializer_range", 0.02);
   model.tie_word_embeddings = fields.flag("tie_word_embeddings", false);
   model.windows.assign(static_cast<std::size_t>(model.layers), 0);
-  check_features(fields, model);
+  check_features(fields, defaults, model);
   check_heads(fields, model, has_head_dim);
   read_rope(fields, model);
   return model;

@@ -48,6 +48,7 @@ struct FamilyDefaults {
   std::int64_t head_dim = 0;  ///< where the field is absent; 0: hidden_size / heads
   std::int64_t max_position_embeddings = 2048;
   bool reads_head_dim = true;  ///< whether head_dim is a field of this family
+  bool experts = false;        ///< whether num_local_experts is
 };
 
 /// Refuses "layer_types", where it is there, unless it says of each layer what `model` holds: full
@@ -57,9 +58,14 @@ void check_layer_types(const ConfigFields& fields, const ModelConfig& model);
 /// The fields that all Llama-like families have; throws as read_model does.
 ModelConfig read_llama_like(const ConfigFields& fields, const FamilyDefaults& defaults);
 
+/// Refuses what changes the mathematics and cannot be trained, whatever the family.
+void check_neutral(const ConfigFields& fields, bool experts = false);
+
 // One file a family.
+ModelConfig read_gpt2(const ConfigFields& fields);
 ModelConfig read_llama(const ConfigFields& fields);
 ModelConfig read_mistral(const ConfigFields& fields);
+ModelConfig read_mixtral(const ConfigFields& fields);
 ModelConfig read_qwen2(const ConfigFields& fields);
 ModelConfig read_qwen3(const ConfigFields& fields);
 

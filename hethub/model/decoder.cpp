@@ -53,9 +53,14 @@ class DecoderBuilder {
 
   TensorSpec row_numbers() const { return {DType::kI32, {rows_}}; }
 
-  int op(const std::string& name, OpBody body, const std::vector<int>& inputs, int layer) {
+  std::vector<int> outputs_of(const std::string& name, OpBody body, const std::vector<int>& inputs,
+                              int layer) {
     Op made{name, shape_.dtype, std::move(body)};
-    return append(program_, program_.forward, std::move(made), inputs, layer)[0];
+    return append(program_, program_.forward, std::move(made), inputs, layer);
+  }
+
+  int op(const std::string& name, OpBody body, const std::vector<int>& inputs, int layer) {
+    return outputs_of(name, std::move(body), inputs, layer)[0];
   }
 
   int received() {
@@ -70,8 +75,29 @@ class DecoderBuilder {
     const IndexRange mine = vocabulary_of(model_, parallel_);
     Embedding body{rows_, mine.size(), model_.hidden_size};
     if (is_split()) body = {rows_, mine.size(), model_.hidden_size, mine.begin, model_.vocab_size};
-    const int part = op("embedding", body, {tokens, parameter("model.embed_tokens.weight")}, -1);
+    int part = op("embedding", body, {tokens, parameter(kEmbeddingName)}, -1);
+    if (model_.learned_positions) part = with_positions(part);
     return sum("embedding.sum", part, -1);
+  }
+
+  // Each rank adds those of the positions that it holds, before the ranks' parts are summed.
+  int with_positions(int embedded) {
+    const IndexRange mine = learned_positions_of(model_, parallel_);
+    Embedding body{rows_, mine.size(), model_.hidden_size};
+    if (is_split()) {
+      body.first = mine.begin;
+      body.of = model_.max_position_embeddings;
+    }
+    const int looked_up =
+        op("embedding.positions", body, {positions(), parameter(kPositionsName)}, -1);
+    return op("embedding.add", Add{rows_ * model_.hidden_size}, {embedded, looked_up}, -1);
+  }
+
+  int positions() {
+    if (positions_ < 0) {
+      positions_ = program_.add_value("positions", row_numbers(), ValueRole::kInput);
+    }
+    return positions_;
   }
 
   bool is_split() const { return parallel_.width > 1; }
@@ -111,10 +137,11 @@ class DecoderBuilder {
   }
 
   void add_attention_inputs() {
-    positions_ = program_.add_value("positions", row_numbers(), ValueRole::kInput);
     if (shape_.documents) {
       starts_ = program_.add_value("document_starts", row_numbers(), ValueRole::kInput);
     }
+    if (model_.learned_positions) return;
+    positions();
     table_ =
         program_.add_value("rope_table", {DType::kF32, {shape_.sequence_length, model_.head_dim}},
                            ValueRole::kConstant);
@@ -127,8 +154,13 @@ class DecoderBuilder {
   // is summed with the replicas', that of its input within the pass. Where rows are split, the
   // scatter that the gather becomes has summed the latter.
   int norm(const std::string& name, const std::string& weight, int x, int layer) {
-    const int y = op(name, RmsNorm{stream_rows_, model_.hidden_size, model_.rms_norm_eps},
-                     {x, parameter(weight + ".weight")}, layer);
+    std::vector<int> inputs = {x, parameter(weight + ".weight")};
+    OpBody body = RmsNorm{stream_rows_, model_.hidden_size, model_.rms_norm_eps};
+    if (model_.layer_norm) {
+      inputs.push_back(parameter(weight + ".bias"));
+      body = LayerNorm{stream_rows_, model_.hidden_size, model_.rms_norm_eps};
+    }
+    const int y = op(name, std::move(body), inputs, layer);
     if (splits_rows()) return gathered(name + ".gather", y, layer);
     if (is_split()) {
       program_.forward.back().gradient_group = 0;
@@ -152,15 +184,25 @@ class DecoderBuilder {
     const int w = parameter(weight + ".weight");
     const auto& shape = program_.values[w].spec.shape;  // [in, out]
     const int part = op(name, LinearGradInput{rows_, shape[1], shape[0]}, {x, w}, layer);
-    return sum(name + ".sum", part, layer);
+    const int whole = sum(name + ".sum", part, layer);
+    const int bias = parameter(weight + ".bias");
+    if (bias < 0) return whole;
+    const AddBias add{stream_rows_, model_.hidden_size};
+    const int y = op(name + ".bias", add, {whole, bias}, layer);
+    program_.forward.back().parameter_gradient_elsewhere = all_alike() && parallel_.place != 0;
+    return y;
   }
+
+  // Whether all ranks of the group hold the same rows of the stream.
+  bool all_alike() const { return is_split() && !splits_rows(); }
 
   int rope(const std::string& name, int x, std::int64_t heads, int layer) {
     const Rope body{rows_, heads, model_.head_dim, shape_.sequence_length};
     return op(name, body, {x, positions_, table_}, layer);
   }
 
-  // Queries or keys, each head normed if the model does so, then rotated.
+  // Queries or keys, each head normed if the model does so, then rotated unless positions are
+  // added.
   int rotated(const std::string& at, const std::string& weights, const char* which, int x,
               std::int64_t heads, int layer) {
     const int gain = parameter(text(weights, "self_attn.", which, "_norm.weight"));
@@ -168,6 +210,7 @@ class DecoderBuilder {
       const RmsNorm body{rows_ * heads, model_.head_dim, model_.rms_norm_eps};
       x = op(text(at, "attention.norm_", which), body, {x, gain}, layer);
     }
+    if (model_.learned_positions) return x;
     return rope(text(at, "attention.rope_", which), x, heads, layer);
   }
 
@@ -180,12 +223,51 @@ class DecoderBuilder {
     const int middle = op(at + "attention.residual", add, {hidden, mixed}, layer);
     const int normed_again =
         norm(at + "mlp.norm", weights + "post_attention_layernorm", middle, layer);
-    const int gate = linear(at + "mlp.gate", weights + "mlp.gate_proj", normed_again, layer);
-    const int up = linear(at + "mlp.up", weights + "mlp.up_proj", normed_again, layer);
-    const std::int64_t width = program_.values[gate].spec.shape[1];
-    const int inner = op(at + "mlp.silu_mul", SiluMul{rows_, width}, {gate, up}, layer);
-    const int down = linear_of_columns(at + "mlp.down", weights + "mlp.down_proj", inner, layer);
+    const int down = mlp(at, weights, normed_again, layer);
     return op(at + "mlp.residual", add, {middle, down}, layer);
+  }
+
+  int mlp(const std::string& at, const std::string& weights, int normed, int layer) {
+    if (model_.experts > 0) return experts(at, weights, normed, layer);
+    const int up = linear(at + "mlp.up", weights + "mlp.up_proj", normed, layer);
+    const std::int64_t width = program_.values[up].spec.shape[1];
+    const auto down = [&](int inner) {
+      return linear_of_columns(at + "mlp.down", weights + "mlp.down_proj", inner, layer);
+    };
+    if (model_.gelu) return down(op(at + "mlp.gelu", Gelu{rows_, width}, {up}, layer));
+    const int gate = linear(at + "mlp.gate", weights + "mlp.gate_proj", normed, layer);
+    return down(op(at + "mlp.silu_mul", SiluMul{rows_, width}, {gate, up}, layer));
+  }
+
+  // The rank's own experts, on the rows that chose them: a part of a sum over the group. All ranks
+  // route all rows alike; the balance of the experts is in the gradient of one of them.
+  int experts(const std::string& at, const std::string& weights, int normed, int layer) {
+    const std::string from = weights + "block_sparse_moe.";
+    const std::int64_t top = model_.experts_per_token;
+    const int logits = linear(at + "router.logits", from + "gate", normed, layer);
+    const double balance = is_split() && parallel_.place != 0 ? 0 : model_.balance / model_.layers;
+    const Router router{rows_, model_.experts, top, shape_.sequence_length, balance};
+    const std::vector<int> routed = outputs_of(at + "router", router, {logits}, layer);
+    const IndexRange mine = experts_of(model_, parallel_);
+    const SortChoices sort{rows_, top, mine.begin, mine.size()};
+    const std::vector<int> sorted = outputs_of(at + "experts.sort", sort, {routed[1]}, layer);
+    const TakeRows take{rows_, model_.hidden_size, top, sort.slots()};
+    const int taken = op(at + "experts.take", take, {normed, sorted[0]}, layer);
+    const auto product = [&](const std::string& name, const std::string& weight, int x) {
+      const int w = parameter(from + "experts." + weight + ".weight");
+      const auto& shape = program_.values[w].spec.shape;
+      const ExpertLinear body{sort.slots(), shape[1], shape[0] / mine.size(), mine.size(),
+                              rows_ * top * mine.size() / model_.experts};
+      return op(at + name, body, {x, w, sorted[1]}, layer);
+    };
+    const int gate = product("experts.gate", "w1", taken);
+    const int up = product("experts.up", "w3", taken);
+    const SiluMul gated{sort.slots(), model_.intermediate_size};
+    const int inner = op(at + "experts.silu_mul", gated, {gate, up}, layer);
+    const int down = product("experts.down", "w2", inner);
+    const SumRows mix{rows_, model_.hidden_size, top, sort.slots(), true};
+    const int mixed = op(at + "experts.mix", mix, {down, sorted[0], routed[0]}, layer);
+    return sum(at + "experts.sum", mixed, layer);
   }
 
   int attention(const std::string& at, const std::string& weights, int normed, int layer) {
@@ -214,7 +296,8 @@ class DecoderBuilder {
     const int logits = linear("head.logits", weight, normed, -1);
     const int labels = program_.add_value("labels", row_numbers(), ValueRole::kInput);
     if (is_split()) return add_split_loss(logits, labels);
-    program_.losses = op("head.loss", CrossEntropy{rows_, model_.vocab_size}, {logits, labels}, -1);
+    const CrossEntropy loss{rows_, model_.vocab_size, shape_.z_loss};
+    program_.losses = op("head.loss", loss, {logits, labels}, -1);
   }
 
   void add_split_loss(int logits, int labels) {
@@ -227,7 +310,8 @@ class DecoderBuilder {
                                 .vocab = mine.size(),
                                 .first = mine.begin,
                                 .of = model_.vocab_size,
-                                .parts = parallel_.width};
+                                .parts = parallel_.width,
+                                .z = shape_.z_loss};
     program_.losses = op("head.loss", body, {logits, labels, parts}, -1);
   }
 

@@ -15,11 +15,12 @@ struct BatchShape {
   std::int64_t sequence_length = 1;
   bool documents = false;  ///< attention stays inside a document: adds the input "document_starts"
   DType dtype = DType::kF32;  ///< what ops compute in: f32 or bf16
+  double z_loss = 0;          ///< see CrossEntropyGrad::z
 
   std::int64_t rows() const { return sequences * sequence_length; }
 };
 
-/// The forward program of a slice, for Llama-like families. Its kInput values are, where needed,
+/// The forward program of a slice. Its kInput values are, where needed,
 /// "tokens", "positions", "labels" and "document_starts", each i32[rows]; parameters bear the names
 /// and the order of shards_of(model, slice, parallel). Throws kInvalidArgument for an empty slice.
 ///
@@ -30,6 +31,7 @@ struct BatchShape {
 /// tensor-parallel group. Values between layers, and those that stages send, are whole on every
 /// rank or, with `parallel.sequence`, its rows: gathered after a norm, scattered as they are
 /// summed; "losses" are of the labels in the rank's part of the vocabulary, and 0 elsewhere.
+/// A group splits experts, not what each computes: each rank has the tokens of its own experts.
 /// Sources: Shoeybi et al., "Megatron-LM", 2019; Korthikanti et al., MLSys 2023.
 Program build_forward(const ModelConfig& model, const Slice& slice, const BatchShape& shape,
                       const TensorParallel& parallel = {});

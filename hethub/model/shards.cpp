@@ -18,6 +18,11 @@ IndexRange rows_of(const ModelConfig& model, const TensorShard& shard,
         return part_of(rows, model.kv_heads, parallel.place * model.kv_heads / parallel.width);
       }
       break;
+    case TensorSplit::kExperts: {
+      const IndexRange held = experts_of(model, parallel);
+      const std::int64_t of_each = rows / model.experts;
+      return {held.begin * of_each, held.end * of_each};
+    }
     case TensorSplit::kRows:
     case TensorSplit::kColumns:
       break;
@@ -34,6 +39,7 @@ int held_alike(TensorSplit split) {
       return 1;
     case TensorSplit::kRows:
     case TensorSplit::kColumns:
+    case TensorSplit::kExperts:
       break;
   }
   return 2;
@@ -87,6 +93,14 @@ HeldElements::HeldElements(const ModelConfig& model, const TensorParallel& paral
 
 IndexRange vocabulary_of(const ModelConfig& model, const TensorParallel& parallel) {
   return part_of(model.vocab_size, parallel.width, parallel.place);
+}
+
+IndexRange experts_of(const ModelConfig& model, const TensorParallel& parallel) {
+  return part_of(model.experts, parallel.width, parallel.place);
+}
+
+IndexRange learned_positions_of(const ModelConfig& model, const TensorParallel& parallel) {
+  return part_of(model.max_position_embeddings, parallel.width, parallel.place);
 }
 
 void write_initial_values(const ModelConfig& model, const TensorShard& shard, std::uint64_t seed,

@@ -27,6 +27,11 @@ struct TensorParallel {
   int place = 0;  ///< of the rank in the group
   TensorLayout layout = TensorLayout::kWhole;
 
+  /// Experts are shared out over this many times as many ranks: over copies of the stage, of which
+  /// the rank's is number `expert_place`.
+  int expert_width = 1;
+  int expert_place = 0;
+
   /// Sequence parallel: what is not split by heads, MLP or vocabulary is split by rows over the
   /// group, in even runs.
   bool sequence = false;
@@ -74,6 +79,12 @@ class HeldElements {
 
 /// The rows of the vocabulary that a rank of the group holds.
 IndexRange vocabulary_of(const ModelConfig& model, const TensorParallel& parallel);
+
+/// The experts that a rank of the group holds.
+IndexRange experts_of(const ModelConfig& model, const TensorParallel& parallel);
+
+/// The rows of learned positions that a rank of the group holds.
+IndexRange learned_positions_of(const ModelConfig& model, const TensorParallel& parallel);
 
 /// The tensor's starting values at elements [first, first + values.size()) of it as it is stored.
 void write_initial_values(const ModelConfig& model, const TensorShard& shard, std::uint64_t seed,

@@ -29,14 +29,18 @@ enum class TensorSplit : std::uint8_t {
   kKeyHeads,  ///< by rows, whole key heads; with fewer of them than ranks, several ranks hold one
   kRows,      ///< by rows: its product is split by columns
   kColumns,   ///< by columns: its product is one rank's part of a sum
+  kExperts,   ///< by rows, whole experts
 };
 
-/// One logical tensor: its name in Hugging Face files and its shape, whatever plan trains it.
+/// One logical tensor: its name and its shape, whatever plan trains it. Names are those of Hugging
+/// Face's Llama files, and shapes [out, in], for every family: file_parts.h says where a family's
+/// files have it.
 struct ModelTensor {
   std::string name = {};
   std::vector<std::int64_t> shape = {};
   InitialValue initial = InitialValue::kNormal;
   TensorSplit split = TensorSplit::kNone;
+  double scale = 1;  ///< of kNormal's starting values
 
   std::int64_t elements() const;
 
@@ -44,6 +48,10 @@ struct ModelTensor {
   /// biases.
   bool decays() const { return shape.size() >= 2; }
 };
+
+inline constexpr const char* kEmbeddingName = "model.embed_tokens.weight";
+inline constexpr const char* kPositionsName = "model.embed_positions.weight";
+inline constexpr const char* kHeadName = "lm_head.weight";
 
 /// All tensors of the model in the order that every plan keeps: embedding, layers, norm, head.
 std::vector<ModelTensor> tensors_of(const ModelConfig& model);

@@ -90,7 +90,8 @@ IndexRange sequences_of(const Plan& plan, const RankPosition& at) {
 BatchShape batch_shape(const Plan& plan, const RankPosition& at) {
   return {.sequences = sequences_of(plan, at).size(),
           .sequence_length = plan.sequence_length,
-          .dtype = dtype_named(plan.dtype).value_or(DType::kF32)};
+          .dtype = dtype_named(plan.dtype).value_or(DType::kF32),
+          .z_loss = plan.z_loss};
 }
 
 TensorLayout layout_of(const Plan& plan) {

@@ -41,6 +41,7 @@ struct Stage {
   std::string kind = {};
   std::vector<int> ranks = {};  ///< each run of `tensor_parallel` entries is one group
   int tensor_parallel = 1;
+  int expert_parallel = 1;              ///< copies, in runs of so many, that share out the experts
   std::vector<LayerRange> layers = {};  ///< one range per virtual stage, see positions_of
   std::vector<RecomputeRange> recompute = {};
 
@@ -73,6 +74,7 @@ struct Plan {
   std::int64_t bucket_bytes = std::int64_t{64} << 20;
   bool overlap = false;            ///< sum a bucket's gradients while the backward pass goes on
   bool sequence_parallel = false;  ///< tensor-parallel groups split norms and residuals by rows
+  double z_loss = 0;               ///< weight of the squared log-sum of logits in the gradient
   std::vector<Pipeline> pipelines = {};
   double predicted_step_seconds = 0;  ///< what the planner expected; 0: not known
 

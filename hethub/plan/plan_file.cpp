@@ -65,10 +65,12 @@ void check_ranks(const std::vector<int>& ranks, const std::string& where) {
 }
 
 Stage parse_stage(const Json& json, const std::string& where) {
-  check_keys(json, where, {"kind", "ranks", "tensor_parallel", "layers", "recompute"});
+  check_keys(json, where,
+             {"kind", "ranks", "tensor_parallel", "expert_parallel", "layers", "recompute"});
   Stage stage{.kind = get<std::string>(json, where, "kind"),
               .ranks = get<std::vector<int>>(json, where, "ranks"),
-              .tensor_parallel = get_or<int>(json, where, "tensor_parallel", 1)};
+              .tensor_parallel = get_or<int>(json, where, "tensor_parallel", 1),
+              .expert_parallel = get_or<int>(json, where, "expert_parallel", 1)};
   const Json layers = json.value("layers", Json());
   if (!layers.is_array()) refuse(where + ".layers", layers, "a list of [first, end]");
   for (const Json& range : layers) {
@@ -102,7 +104,10 @@ void check_reserved(const Json& json, const std::string& name) {
     }
   };
   only("context_parallel", 1);
-  only("expert_parallel", 1);
+  if (json.contains("expert_parallel") && json.at("expert_parallel") != 1) {
+    refuse(name + ": expert_parallel", json.at("expert_parallel"),
+           "1: it is a field of stages, as \"tensor_parallel\" is");
+  }
   only("expert_rows_bound", nullptr);
   only("optimizer_ranges", nullptr);
   only("algorithms", nullptr);
@@ -131,21 +136,23 @@ Json stage_json(const Stage& stage) {
   for (const LayerRange& range : stage.layers) {
     layers.push_back({range.begin, range.end});
   }
-  return {{"kind", stage.kind},
-          {"ranks", stage.ranks},
-          {"tensor_parallel", stage.tensor_parallel},
-          {"layers", std::move(layers)},
-          {"recompute", recompute_json(stage)}};
+  Json json = {{"kind", stage.kind},
+               {"ranks", stage.ranks},
+               {"tensor_parallel", stage.tensor_parallel},
+               {"layers", std::move(layers)},
+               {"recompute", recompute_json(stage)}};
+  if (stage.expert_parallel != 1) json["expert_parallel"] = stage.expert_parallel;
+  return json;
 }
 
 }  // namespace
 
 Plan parse_plan(const Json& json, const std::string& name) {
-  check_keys(
-      json, name,
-      {"format", "model", "sequence_length", "global_batch", "dtype", "schedule", "zero_stage",
-       "bucket_bytes", "overlap", "pipelines", "predicted", "sequence_parallel", "context_parallel",
-       "expert_parallel", "expert_rows_bound", "optimizer_ranges", "algorithms"});
+  check_keys(json, name,
+             {"format", "model", "sequence_length", "global_batch", "dtype", "schedule",
+              "zero_stage", "bucket_bytes", "overlap", "pipelines", "predicted",
+              "sequence_parallel", "z_loss", "context_parallel", "expert_parallel",
+              "expert_rows_bound", "optimizer_ranges", "algorithms"});
   const std::string format = get<std::string>(json, name, "format");
   if (format != kFormat) refuse(name + ": format", format, kFormat);
   check_reserved(json, name);
@@ -158,6 +165,7 @@ Plan parse_plan(const Json& json, const std::string& name) {
   plan.bucket_bytes = get_or<std::int64_t>(json, name, "bucket_bytes", plan.bucket_bytes);
   plan.overlap = get_or<bool>(json, name, "overlap", plan.overlap);
   plan.sequence_parallel = get_or<bool>(json, name, "sequence_parallel", plan.sequence_parallel);
+  plan.z_loss = get_or<double>(json, name, "z_loss", plan.z_loss);
   if (json.contains("predicted")) {
     check_keys(json.at("predicted"), name + ": predicted", {"step_seconds"});
     plan.predicted_step_seconds =
@@ -203,6 +211,7 @@ Json to_json(const Plan& plan) {
                {"overlap", plan.overlap},
                {"sequence_parallel", plan.sequence_parallel},
                {"pipelines", std::move(pipelines)}};
+  if (plan.z_loss > 0) json["z_loss"] = plan.z_loss;
   if (plan.predicted_step_seconds > 0) {
     json["predicted"] = {{"step_seconds", plan.predicted_step_seconds}};
   }

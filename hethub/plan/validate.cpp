@@ -60,6 +60,7 @@ class Validator {
            text(plan_.zero_stage), "0 or 1", "choose one of the two");
     expect(plan_.bucket_bytes >= 4, "plan: bucket_bytes", text(plan_.bucket_bytes), "4 or more",
            "leave it out");
+    expect(plan_.z_loss >= 0, "plan: z_loss", text(plan_.z_loss), "0 or more", "leave it out");
     std::int64_t sequences = 0;
     for (const Pipeline& pipeline : plan_.pipelines) {
       sequences += std::max<std::int64_t>(pipeline.sequences(), 0);
@@ -129,6 +130,8 @@ class Validator {
            text("at most micro_batch_size=", pipeline.micro_batch_size,
                 ": copies share out a micro-batch's sequences"),
            "enlarge micro_batch_size, or make a pipeline of each copy");
+    expect(stage.expert_parallel == 1, where + ": expert_parallel", text(stage.expert_parallel),
+           "1: a tensor-parallel group shares out the experts", "leave it out");
     if (width > 1) check_width(where + ": tensor_parallel", width);
   }
 
@@ -145,6 +148,9 @@ class Validator {
     expect(width <= std::min(model_.vocab_size, model_.intermediate_size), where, text(width),
            text("at most ", std::min(model_.vocab_size, model_.intermediate_size),
                 ", a row of each split matrix for every rank"),
+           "choose another width");
+    expect(model_.experts == 0 || width <= model_.experts, where, text(width),
+           text("at most num_local_experts=", model_.experts, ", one for every rank"),
            "choose another width");
     expect(!plan_.sequence_parallel || plan_.sequence_length % width == 0, where,
            text(width, " with sequence_parallel"),

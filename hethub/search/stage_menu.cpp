@@ -45,7 +45,8 @@ std::vector<int> widths_of(const SearchRequest& request, const std::string& kind
     const bool stays = std::all_of(on_node.begin(), on_node.end(),
                                    [&](const auto& node) { return node.second % width == 0; });
     const bool has_rows = width <= std::min(model.vocab_size, model.intermediate_size);
-    if (width == 1 || (divides && stays && has_rows)) widths.push_back(width);
+    const bool has_experts = model.experts == 0 || width <= model.experts;
+    if (width == 1 || (divides && stays && has_rows && has_experts)) widths.push_back(width);
   }
   return widths;
 }

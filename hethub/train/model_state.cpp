@@ -8,6 +8,7 @@
 #include "hethub/base/error.h"
 #include "hethub/checkpoint/hf_folder.h"
 #include "hethub/checkpoint/reader.h"
+#include "hethub/model/file_parts.h"
 
 namespace hethub {
 namespace {
@@ -31,14 +32,70 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 // Every tensor of the folder must be one of the model's, or the head of a tied model.
 void check_all_known(const HfWeights& weights, const ModelConfig& model) {
-  std::set<std::string> known = {"lm_head.weight"};
-  for (const ModelTensor& tensor : tensors_of(model)) {
+  std::set<std::string> known = {kHeadName};
+  for (const FileTensor& tensor : file_tensors_of(model)) {
     known.insert(tensor.name);
+    known.insert(other_file_name(model, tensor.name));
   }
   for (const std::string& name : weights.names()) {
-    if (!known.contains(name)) {
+    if (!known.contains(name) && !is_file_buffer(model, name)) {
       corrupt(weights.folder().string(), "the tensor " + name, "only tensors of the model");
     }
+  }
+}
+
+// Under the name that this folder has it.
+std::string stored_name(const HfWeights& weights, const ModelConfig& model,
+                        const std::string& name) {
+  const std::string other = other_file_name(model, name);
+  return !other.empty() && weights.find(name) == nullptr ? other : name;
+}
+
+// One of a tensor's parts as the folder has it. Throws unless it is there in the right shape.
+struct StoredPart {
+  FilePart part = {};
+  const SafetensorsFile* file = nullptr;
+  std::int64_t row_length = 1;  // elements of a row of the model's tensor
+
+  std::int64_t begin() const { return part.row * row_length; }
+  std::int64_t end() const { return (part.row + part.rows) * row_length; }
+
+  // Elements [first, first + values.size()) of the model's tensor, all of them this part's.
+  void read(std::int64_t first, std::span<float> values) const {
+    const std::int64_t at = first - begin();
+    if (!part.transposed) {
+      return file->read_f32(part.name, part.first * row_length + at, values);
+    }
+    const std::int64_t columns = part.shape[1];
+    std::vector<float> whole(static_cast<std::size_t>(part.shape[0] * columns));
+    file->read_f32(part.name, 0, whole);
+    for (std::size_t index = 0; index < values.size(); ++index) {
+      const std::int64_t element = at + static_cast<std::int64_t>(index);
+      const std::int64_t column = part.first + element / row_length;
+      values[index] = whole[static_cast<std::size_t>(element % row_length * columns + column)];
+    }
+  }
+};
+
+StoredPart stored_part(const HfWeights& weights, const ModelTensor& tensor, FilePart part) {
+  const SafetensorsEntry* entry = weights.find(part.name);
+  const std::string folder = weights.folder().string();
+  if (entry == nullptr) corrupt(folder, "no tensor " + part.name, "all of the model's");
+  if (entry->shape != part.shape) {
+    corrupt(text(folder, ": ", part.name), shape_text(entry->shape), shape_text(part.shape));
+  }
+  const SafetensorsFile& file = weights.file_of(part.name);
+  return {std::move(part), &file, tensor.elements() / tensor.shape[0]};
+}
+
+// Elements of a tensor, row by row, from the parts that hold them.
+void read_elements(const std::vector<StoredPart>& parts, std::int64_t first,
+                   std::span<float> values) {
+  const std::int64_t end = first + std::ssize(values);
+  for (const StoredPart& part : parts) {
+    const std::int64_t from = std::max(first, part.begin());
+    const std::int64_t to = std::min(end, part.end());
+    if (from < to) part.read(from, values.subspan(from - first, to - from));
   }
 }
 
@@ -93,21 +150,22 @@ std::vector<std::string> ModelState::load_hugging_face(const std::filesystem::pa
                                                        bool tie_missing_head) {
   const HfWeights weights = HfWeights::open(folder);
   check_all_known(weights, model_);
-  const HeadSource head = head_source(
-      weights, {.tied = model_.tie_word_embeddings, .tie_missing_head = tie_missing_head});
+  const auto stored = [&](const std::string& name) { return stored_name(weights, model_, name); };
+  const ModelTensor embedding = tensors_of(model_).front();
+  const HeadSource head =
+      head_source(weights, {.tied = model_.tie_word_embeddings,
+                            .tie_missing_head = tie_missing_head,
+                            .embedding = stored(file_parts_of(model_, embedding)[0].name)});
   for_each_parameter([&](const TensorShard& shard, std::span<float> values) {
     const ModelTensor& tensor = shard.tensor;
-    const std::string& stored = tensor.name == "lm_head.weight" ? head.name : tensor.name;
-    const SafetensorsEntry* entry = weights.find(stored);
-    if (entry == nullptr) corrupt(folder.string(), "no tensor " + stored, "all of the model's");
-    if (entry->shape != tensor.shape) {
-      corrupt(text(folder.string(), ": ", stored), shape_text(entry->shape),
-              shape_text(tensor.shape));
+    std::vector<StoredPart> parts;
+    for (FilePart& part : file_parts_of(model_, tensor)) {
+      part.name = tensor.name == kHeadName ? head.name : stored(part.name);
+      parts.push_back(stored_part(weights, tensor, std::move(part)));
     }
-    const SafetensorsFile& file = weights.file_of(stored);
-    if (!shard.transposed) return file.read_f32(stored, shard.first, values);
+    if (!shard.transposed) return read_elements(parts, shard.first, values);
     std::vector<float> whole(static_cast<std::size_t>(tensor.elements()));
-    file.read_f32(stored, 0, whole);
+    read_elements(parts, 0, whole);
     for (std::size_t index = 0; index < values.size(); ++index) {
       values[index] = whole[static_cast<std::size_t>(
           shard.element_of(shard.first + static_cast<std::int64_t>(index)))];

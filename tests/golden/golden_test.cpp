@@ -173,13 +173,17 @@ INSTANTIATE_TEST_SUITE_P(
                     std::tuple("llama", "width2_then_2"), std::tuple("qwen2", "width2_then_1"),
                     std::tuple("qwen3", "width2"), std::tuple("qwen3", "width1_then_2"),
                     std::tuple("mistral", "width4"), std::tuple("deep", "width2_and_2"),
-                    std::tuple("qwen2", "width4_and_1"), std::tuple("window", "width2_and_1")),
+                    std::tuple("qwen2", "width4_and_1"), std::tuple("window", "width2_and_1"),
+                    std::tuple("gpt2", "width2_then_1"), std::tuple("gpt2", "width4_and_1"),
+                    std::tuple("gpt2", "zero_bubble"), std::tuple("mixtral", "width2_then_2"),
+                    std::tuple("mixtral", "width4_and_1"), std::tuple("mixtral", "interleaved"),
+                    std::tuple("mixtral", "emulated_kinds")),
     name_of);
 
 // What differs here is the model: the layouts that touch each backend and recompute do.
 INSTANTIATE_TEST_SUITE_P(
     Families, Golden,
-    testing::Combine(testing::Values("qwen3", "llama31", "yarn", "window"),
+    testing::Combine(testing::Values("qwen3", "llama31", "yarn", "window", "gpt2", "mixtral"),
                      testing::Values("cpu", "opencl", "torch",
                                      "pipeline_beside_replica_with_recompute")),
     name_of);

@@ -55,6 +55,48 @@ TEST(Config, takes_each_familys_own_defaults) {
   EXPECT_EQ(qwen.windows.at(31), 0);
 }
 
+// The counts that the models' publishers give.
+TEST(Config, published_sizes_of_gpt2_gpt3_and_mixtral_come_out) {
+  const ModelConfig gpt2 = parse_model(R"({"model_type":"gpt2"})", "c");
+  EXPECT_TRUE(gpt2.tie_word_embeddings);
+  EXPECT_EQ(gpt2.intermediate_size, 3072);
+  EXPECT_EQ(parameter_count(gpt2), 124'439'808);
+  const ModelConfig gpt3 = parse_model(
+      R"({"model_type":"gpt2","n_embd":12288,"n_layer":96,"n_head":96,"n_positions":2048})", "c");
+  EXPECT_NEAR(static_cast<double>(parameter_count(gpt3)), 174.6e9, 0.1e9);
+  const ModelConfig mixtral = parse_model(R"({"model_type":"mixtral"})", "c");
+  EXPECT_EQ(mixtral.windows.at(0), 0);
+  EXPECT_EQ(parameter_count(mixtral), 46'702'792'704);
+  EXPECT_NEAR(static_cast<double>(active_parameter_count(mixtral)), 12.9e9, 0.05e9);
+}
+
+TEST(Config, gpt2_and_mixtral_refuse_what_cannot_be_trained_by_name) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("model_type":"gpt2","activation_function":"relu")", "activation_function"},
+      {R"("model_type":"gpt2","scale_attn_by_inverse_layer_idx":true)",
+       "scale_attn_by_inverse_layer_idx"},
+      {R"("model_type":"gpt2","scale_attn_weights":false)", "scale_attn_weights"},
+      {R"("model_type":"gpt2","add_cross_attention":true)", "add_cross_attention"},
+      {R"("model_type":"gpt2","n_head":7)", "n_embd"},
+      {R"("model_type":"mixtral","num_experts_per_tok":9)", "num_experts_per_tok"},
+      {R"("model_type":"mixtral","router_jitter_noise":0.1)", "router_jitter_noise"},
+      {R"("model_type":"mixtral","router_aux_loss_coef":-1.0)", "router_aux_loss_coef"}};
+  for (const auto& [fields, field] : cases) {
+    try {
+      parse_model("{" + fields + "}", "c");
+      ADD_FAILURE() << fields << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(field), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Config, gpt2s_dropout_is_left_out_and_said_so) {
+  const ModelConfig model = parse_model(R"({"model_type":"gpt2","attn_pdrop":0.1})", "c");
+  ASSERT_EQ(model.warnings.size(), 1U);
+  EXPECT_NE(model.warnings[0].find("attn_pdrop"), std::string::npos);
+}
+
 TEST(Config, qwen2_windows_begin_at_max_window_layers) {
   const ModelConfig qwen = parse_model(
       R"({"model_type":"qwen2","num_hidden_layers":4,"use_sliding_window":true,

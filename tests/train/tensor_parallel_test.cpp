@@ -22,6 +22,30 @@ ModelConfig odd_model(const std::string& family, bool tied, int layers = 2) {
                      "odd");
 }
 
+// Numbers that no width divides, but for the heads.
+ModelConfig odd_gpt2(bool tied, int layers) {
+  return parse_model(
+      text(R"({"model_type":"gpt2","vocab_size":257,"n_embd":48,"n_inner":91,"n_head":4,
+      "n_positions":63,"n_layer":)",
+           layers, R"(,"tie_word_embeddings":)", tied ? "true}" : "false}"),
+      "odd");
+}
+
+// Weights so large that no logits of a router lie close together.
+ModelConfig odd_mixture(bool tied, int layers) {
+  return parse_model(text(R"({"model_type":"mixtral","vocab_size":257,"hidden_size":48,
+      "intermediate_size":23,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":12,
+      "max_position_embeddings":64,"num_local_experts":5,"num_experts_per_tok":2,
+      "router_aux_loss_coef":0.3,"initializer_range":0.2,"num_hidden_layers":)",
+                          layers, R"(,"tie_word_embeddings":)", tied ? "true}" : "false}"),
+                     "odd");
+}
+
+ModelConfig odd_of(const std::string& family, bool tied, int layers = 2) {
+  if (family == "gpt2") return odd_gpt2(tied, layers);
+  return family == "mixtral" ? odd_mixture(tied, layers) : odd_model(family, tied, layers);
+}
+
 // Layers [begin, end) on ranks `first` and on, `width` of them to each of `copies`.
 Stage wide(int first, int width, LayerRange layers, int copies = 1) {
   Stage stage{.kind = "cpu", .tensor_parallel = width, .layers = {layers}};
@@ -75,9 +99,9 @@ void expect_alike(const std::vector<ThreadRank>& ranks, const std::vector<StepRe
 TEST(TensorParallel, trains_the_same_at_any_mix_of_widths_and_copies) {
   const MadeSamples source(16, {16, 3, 9});
   const Plan alone = cpu_plan(16, {pipeline(12, 1, {wide(0, 1, {0, 2})})});
-  for (const std::string family : {"llama", "qwen2", "qwen3"}) {
+  for (const std::string family : {"llama", "qwen2", "qwen3", "gpt2", "mixtral"}) {
     for (const bool tied : {false, true}) {
-      const ModelConfig model = odd_model(family, tied);
+      const ModelConfig model = odd_of(family, tied);
       const auto expected = train_in_threads(options_for(alone, model), source).front().steps;
       int number = 0;
       for (const Plan& plan : wide_layouts()) {
@@ -91,8 +115,8 @@ TEST(TensorParallel, trains_the_same_at_any_mix_of_widths_and_copies) {
 TEST(SequenceParallel, trains_the_same_at_any_mix_of_widths_and_copies) {
   const MadeSamples source(16, {16, 3, 9});
   const Plan alone = cpu_plan(16, {pipeline(12, 1, {wide(0, 1, {0, 2})})});
-  for (const std::string family : {"qwen2", "qwen3"}) {
-    const ModelConfig model = odd_model(family, family == "qwen2");
+  for (const std::string family : {"qwen2", "qwen3", "gpt2", "mixtral"}) {
+    const ModelConfig model = odd_of(family, family == "qwen2" || family == "gpt2");
     const auto expected = train_in_threads(options_for(alone, model), source).front().steps;
     int number = 0;
     for (Plan plan : wide_layouts()) {
@@ -119,10 +143,19 @@ TEST(SequenceParallel, keeps_less_and_is_refused_where_rows_do_not_split_evenly)
 
 TEST(TensorParallel, trains_the_same_under_each_schedule_and_with_recompute) {
   const MadeSamples source(16, {});
-  const ModelConfig model = odd_model("qwen2", true, 4);
   const Plan alone = cpu_plan(16, {pipeline(8, 1, {wide(0, 1, {0, 4})})});
-  const auto expected = train_in_threads(options_for(alone, model), source).front().steps;
-  for (const std::string schedule : {"gpipe", "zero-bubble", "interleaved"}) {
+  for (const auto& [family, schedule] :
+       std::vector<std::pair<std::string, std::string>>{{"qwen2", "gpipe"},
+                                                        {"qwen2", "zero-bubble"},
+                                                        {"qwen2", "interleaved"},
+                                                        {"gpt2", "gpipe"},
+                                                        {"gpt2", "zero-bubble"},
+                                                        {"gpt2", "interleaved"},
+                                                        {"mixtral", "gpipe"},
+                                                        {"mixtral", "zero-bubble"},
+                                                        {"mixtral", "interleaved"}}) {
+    const ModelConfig model = odd_of(family, true, 4);
+    const auto expected = train_in_threads(options_for(alone, model), source).front().steps;
     Plan plan = cpu_plan(16, {pipeline(2, 4, {wide(0, 2, {0, 2}), wide(2, 1, {2, 4}, 2)})});
     plan.schedule = schedule;
     std::vector<Stage>& stages = plan.pipelines[0].stages;
@@ -134,10 +167,33 @@ TEST(TensorParallel, trains_the_same_under_each_schedule_and_with_recompute) {
     stages[1].recompute = {{Recompute::kSelective, stages[1].layers[0]}};
     for (const bool sequence : {false, true}) {
       plan.sequence_parallel = sequence;
-      SCOPED_TRACE(text(schedule, sequence ? ", rows split" : ""));
+      SCOPED_TRACE(text(family, " ", schedule, sequence ? ", rows split" : ""));
       expect_alike(train_in_threads(options_for(plan, model), source), expected);
     }
   }
+}
+
+TEST(ZLoss, is_in_the_gradient_alone_and_alike_at_any_width) {
+  const MadeSamples source(16, {});
+  const ModelConfig model = odd_model("llama", false);
+  Plan plan = cpu_plan(16, {pipeline(4, 1, {wide(0, 1, {0, 2})})});
+  const auto without = train_in_threads(options_for(plan, model), source).front().steps;
+  plan.z_loss = 0.1;
+  const auto with = train_in_threads(options_for(plan, model), source).front().steps;
+  EXPECT_EQ(with[0].loss, without[0].loss);
+  EXPECT_GT(std::fabs(with[0].gradient_norm / without[0].gradient_norm - 1), 1e-3);
+  EXPECT_NE(with[1].loss, without[1].loss);
+  plan.pipelines = {pipeline(2, 2, {wide(0, 2, {0, 1}), wide(2, 4, {1, 2})})};
+  expect_alike(train_in_threads(options_for(plan, model), source), with);
+}
+
+// More ranks than experts have none for each.
+TEST(TensorParallel, a_width_above_the_number_of_experts_is_refused) {
+  ModelConfig model = odd_mixture(false, 2);
+  model.experts = 3;
+  const auto errors = validate(cpu_plan(16, {pipeline(4, 3, {wide(0, 4, {0, 2})})}), model);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_NE(errors[0].parts().expected.find("num_local_experts=3"), std::string::npos);
 }
 
 // What the ranks of a group all hold lies first in the memory of each.

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Golden numbers of small Llama-family models: an independent reference.
+"""Golden numbers of small models: an independent reference.
 
 The models' formulas written out in torch and differentiated by torch autograd in fp64 (and once more in fp32, to show
 the spread of rounding). Nothing here is shared with the trainer that the numbers test.
@@ -19,8 +19,11 @@ import sys
 import numpy as np
 import torch
 
+import golden_gpt2
+import golden_mixtral
+
 VOCABULARY, SEQUENCE, BATCH, STEPS = 256, 32, 4, 20
-WEIGHT_STD, GAIN_STD = 0.05, 0.1
+WEIGHT_STD, GAIN_STD, ROUTER_STD = 0.05, 0.1, 0.3
 LEARNING_RATE, BETA1, BETA2, EPSILON, WEIGHT_DECAY, CLIP = 1e-3, 0.9, 0.95, 1e-8, 0.1, 1.0
 
 
@@ -43,6 +46,13 @@ SETS = {  # name: (seed, config); max_position_embeddings is factor * original_m
                             sliding_window=None, max_window_layers=4,
                             rope_scaling={"rope_type": "yarn", "factor": 4.0,
                                           "original_max_position_embeddings": 1024})),
+    "gpt2": (305, {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 64, "n_inner": None,
+                   "n_layer": 4, "n_head": 4, "n_positions": 48, "vocab_size": VOCABULARY + 3,
+                   "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new", "tie_word_embeddings": True,
+                   "initializer_range": 0.02, "attn_pdrop": 0.1, "embd_pdrop": 0.1, "resid_pdrop": 0.1}),
+    "mixtral": (306, {**config_of("MixtralForCausalLM", "mixtral", 1e6, 1e-5, False, sliding_window=None,
+                                  num_local_experts=4, num_experts_per_tok=2, router_aux_loss_coef=0.02,
+                                  router_jitter_noise=0.0), "intermediate_size": 40}),
     "window": (304, config_of("MistralForCausalLM", "mistral", 1e4, 1e-5, False, head_dim=16, sliding_window=8)),
 }
 
@@ -85,6 +95,8 @@ def head_dim_of(config):
 
 
 def parameter_shapes(config):
+    if config["model_type"] == "gpt2":
+        return golden_gpt2.parameter_shapes(config)
     hidden, ffn, dim = config["hidden_size"], config["intermediate_size"], head_dim_of(config)
     width = {"q": config["num_attention_heads"] * dim, "k": config["num_key_value_heads"] * dim}
     width["v"] = width["k"]
@@ -102,6 +114,9 @@ def parameter_shapes(config):
                 shapes[layer + f"self_attn.{part}_norm.weight"] = (dim,)
         shapes[layer + "self_attn.o_proj.weight"] = (hidden, width["q"])
         shapes[layer + "post_attention_layernorm.weight"] = (hidden,)
+        if config["model_type"] == "mixtral":
+            shapes.update(golden_mixtral.expert_shapes(config, layer))
+            continue
         shapes[layer + "mlp.gate_proj.weight"] = (ffn, hidden)
         shapes[layer + "mlp.up_proj.weight"] = (ffn, hidden)
         shapes[layer + "mlp.down_proj.weight"] = (hidden, ffn)
@@ -141,6 +156,9 @@ def rope_frequencies(config):
 
 
 def logits_of(config, weights, inputs):
+    """The logits, and what the experts' balance adds to what is differentiated."""
+    if config["model_type"] == "gpt2":
+        return golden_gpt2.logits_of(config, weights, inputs), 0.0
     eps, dim, heads = config["rms_norm_eps"], head_dim_of(config), config["num_attention_heads"]
     kv_heads, (batch, length) = config["num_key_value_heads"], inputs.shape
     embedding = weights["model.embed_tokens.weight"]
@@ -159,7 +177,7 @@ def logits_of(config, weights, inputs):
         a, b = x[..., :dim // 2], x[..., dim // 2:]
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
-    hidden = embedding[inputs]
+    hidden, balance = embedding[inputs], 0.0
     for i in range(config["num_hidden_layers"]):
         def w(name):
             return weights.get(f"model.layers.{i}.{name}.weight")
@@ -178,15 +196,21 @@ def logits_of(config, weights, inputs):
         mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, heads * dim)
         hidden = hidden + mixed @ w("self_attn.o_proj").T
         x = rms_norm(hidden, w("post_attention_layernorm"))
+        if config["model_type"] == "mixtral":
+            mixed, unevenness = golden_mixtral.mix(config, weights, f"model.layers.{i}.", x)
+            hidden = hidden + mixed
+            balance = balance + config["router_aux_loss_coef"] * unevenness.mean() / config["num_hidden_layers"]
+            continue
         gate = x @ w("mlp.gate_proj").T
         hidden = hidden + (gate * gate.sigmoid() * (x @ w("mlp.up_proj").T)) @ w("mlp.down_proj").T
-    return rms_norm(hidden, weights["model.norm.weight"]) @ weights.get("lm_head.weight", embedding).T
+    return rms_norm(hidden, weights["model.norm.weight"]) @ weights.get("lm_head.weight", embedding).T, balance
 
 
 def loss_of(config, weights, batch):
-    logits = logits_of(config, weights, batch[:, :-1])
+    """The loss, what is differentiated (with the experts' balance), and the logits."""
+    logits, balance = logits_of(config, weights, batch[:, :-1])
     chosen = logits.log_softmax(-1).gather(-1, batch[:, 1:, None])
-    return -chosen.mean(), logits
+    return -chosen.mean(), -chosen.mean() + balance, logits
 
 
 # ---- the run --------------------------------------------------------------------------------------------------------
@@ -197,8 +221,8 @@ def run(config, arrays, batches, dtype):
     result = {}
     losses, norms = [], []
     for step, batch in enumerate(batches, 1):
-        loss, logits = loss_of(config, weights, batch)
-        gradients = dict(zip(weights, torch.autograd.grad(loss, list(weights.values()))))
+        loss, objective, logits = loss_of(config, weights, batch)
+        gradients = dict(zip(weights, torch.autograd.grad(objective, list(weights.values()))))
         parameter_norms = {name: g.norm().item() for name, g in gradients.items()}
         norm = math.sqrt(sum(n * n for n in parameter_norms.values()))
         losses.append(loss.item())
@@ -219,13 +243,15 @@ def run(config, arrays, batches, dtype):
             "final_param_norms": {name: w.norm().item() for name, w in weights.items()}}
 
 
-def finite_difference_error(config, arrays, batch, random, h=1e-3):
+def finite_difference_error(config, arrays, batch, random):
     """The worst relative error of a gradient's random coordinate per parameter, against differences of fourth order.
 
-    Coordinates below the gradient's root mean square are passed over: the loss's rounding would drown them.
+    Coordinates below the gradient's root mean square are passed over: the loss's rounding would drown them. Where
+    tokens choose experts, steps are so short that their choices stay.
     """
+    h = 1e-5 if "num_local_experts" in config else 1e-3
     weights = {name: torch.tensor(array, dtype=torch.float64).requires_grad_() for name, array in arrays.items()}
-    gradients = torch.autograd.grad(loss_of(config, weights, batch)[0], list(weights.values()))
+    gradients = torch.autograd.grad(loss_of(config, weights, batch)[1], list(weights.values()))
     worst = 0.0
     with torch.no_grad():
         for w, gradient in zip(weights.values(), gradients):
@@ -235,7 +261,7 @@ def finite_difference_error(config, arrays, batch, random, h=1e-3):
             start, difference = w.view(-1)[place].item(), 0.0
             for steps, factor in ((-2, 1.0), (-1, -8.0), (1, 8.0), (2, -1.0)):
                 w.view(-1)[place] = start + steps * h
-                difference += factor * loss_of(config, weights, batch)[0].item() / (12.0 * h)
+                difference += factor * loss_of(config, weights, batch)[1].item() / (12.0 * h)
             w.view(-1)[place] = start
             worst = max(worst, abs(difference / flat[place].item() - 1.0))
     return worst
@@ -245,7 +271,9 @@ def make_weights(config, random):
     weights = {}
     for name, shape in parameter_shapes(config).items():
         noise = random.standard_normal(shape)
-        weights[name] = (1.0 + GAIN_STD * noise if "norm" in name else WEIGHT_STD * noise).astype("<f4")
+        is_gain = "norm" in name or golden_gpt2.is_gain(name)
+        deviation = ROUTER_STD if name.endswith("block_sparse_moe.gate.weight") else WEIGHT_STD
+        weights[name] = (1.0 + GAIN_STD * noise if is_gain else deviation * noise).astype("<f4")
     return weights
 
 
