@@ -1,5 +1,5 @@
-// Products on matrix tiles, of sizes that take several packed blocks: what the conformance suite's
-// small shapes do not reach. Skipped where the processor has none.
+// Products and attention on matrix tiles, of sizes that take several packed blocks: what the
+// conformance suite's small shapes do not reach. Skipped where the processor has none.
 
 #include <array>
 #include <cmath>
@@ -30,6 +30,18 @@ std::vector<Op> large_products() {
   return ops;
 }
 
+// More keys than a tile, a last tile that is not whole, head_dim beyond a strip, masks of all
+// kinds.
+std::vector<Op> large_attentions() {
+  std::vector<Op> ops;
+  for (const Attention& sizes : {Attention{2, 300, 4, 2, 40}, Attention{1, 1100, 2, 1, 72, 130},
+                                 Attention{1, 600, 2, 2, 33, 0, true}}) {
+    ops.push_back({text("seq ", sizes.seq), DType::kBf16, sizes});
+    ops.push_back({text("seq ", sizes.seq), DType::kBf16, AttentionGrad{sizes}});
+  }
+  return ops;
+}
+
 // The largest difference, as a part of the largest value and the value itself.
 double distance(const Values& found, const Values& expected) {
   double size = 0;
@@ -43,7 +55,7 @@ double distance(const Values& found, const Values& expected) {
   return most;
 }
 
-TEST(Tiles, large_products_agree_with_the_librarys_and_do_not_depend_on_threads) {
+TEST(Tiles, large_ops_agree_with_level_4_and_do_not_depend_on_threads) {
   std::vector<std::unique_ptr<Backend>> backends;
   try {
     for (const int threads : {1, 2, 7, 64}) {
@@ -53,14 +65,20 @@ TEST(Tiles, large_products_agree_with_the_librarys_and_do_not_depend_on_threads)
     GTEST_SKIP() << error.what();
   }
   const auto library = open_cpu({.threads = 1}, {.level = "x86-64-v4"});
-  for (const Op& op : large_products()) {
+  std::vector<Op> ops = large_products();
+  for (Op& op : large_attentions()) {
+    ops.push_back(std::move(op));
+  }
+  for (const Op& op : ops) {
     SCOPED_TRACE(title_of(op));
     const std::vector<Values> inputs = make_inputs(op, 1);
     const Outcome expected = run_on(*library, op, inputs, {});
     const Outcome one = run_on(*backends[0], op, inputs, {});
     // One rounding of bf16, or the error of f32 sums over 2,500 terms.
-    const bool rounds = facts_of(op).outputs[0].spec.dtype == DType::kBf16;
-    EXPECT_LE(distance(one.outputs[0], expected.outputs[0]), rounds ? 0x1p-8 : 4e-6);
+    for (std::size_t output = 0; output < one.outputs.size(); ++output) {
+      const bool rounds = facts_of(op).outputs[output].spec.dtype == DType::kBf16;
+      EXPECT_LE(distance(one.outputs[output], expected.outputs[output]), rounds ? 0x1p-8 : 4e-6);
+    }
     for (const auto& backend : backends) {
       const Outcome found = run_on(*backend, op, inputs, {});
       EXPECT_EQ(found.stray_bytes, 0);

@@ -33,6 +33,7 @@ Kernels kernels_with_tiles() {
   Kernels kernels = x86_64_v4::kKernels;
   kernels.product = x86_64_amx::run_product;
   kernels.Kernel<Attention>::run = x86_64_amx::run_attention;
+  kernels.Kernel<AttentionGrad>::run = x86_64_amx::run_attention_grad;
   return kernels;
 }
 

@@ -4,8 +4,7 @@
 // A thread owns all queries that read one head of keys of one sequence, so every sum has one order.
 // Source: Dao, "FlashAttention-2", ICLR 2024.
 
-#include "hethub/accel/cpu/kernels/attention_tiles.h"
-#include "hethub/accel/cpu/kernels/operands.h"
+#include "hethub/accel/cpu/kernels/attention_grad_rows.h"
 #include "hethub/accel/cpu/kernels/parallel.h"
 #include "hethub/accel/cpu/kernels/run.h"
 
@@ -46,22 +45,6 @@ KeyTile make_tile(const Layout& layout, Scratch scratch) {
   tile.ds = scratch.take(kTile * kTile);
   return tile;
 }
-
-// What the kernel reads and writes, by the names of the formulas.
-template <typename T>
-struct Operands {
-  const T* dy = nullptr;
-  const T* q = nullptr;
-  const T* k = nullptr;
-  const T* v = nullptr;
-  const T* y = nullptr;
-  const float* lse = nullptr;
-  const float* pulls = nullptr;  // Σ dy∘y of each head and row, laid out as lse
-  float* dq_sums = nullptr;      // dq itself where that is f32, else in the workspace
-  T* dq = nullptr;
-  T* dk = nullptr;
-  T* dv = nullptr;
-};
 
 // Turns scores (p) and dy·vᵀ (ds) of one row into p and ds.
 void soften_row(KeyTile& tile, std::int64_t row, Seen seen, std::int64_t columns, float lse,
@@ -163,14 +146,6 @@ void pass_query_tile(const Layout& layout, KeyTile& tile, const Operands<T>& ope
 }
 
 template <typename T>
-void write_row(const float* from, std::int64_t count, T* to) {
-#pragma omp simd
-  for (std::int64_t d = 0; d < count; ++d) {
-    to[d] = from[d];
-  }
-}
-
-template <typename T>
 void write_sums(const Layout& layout, const float* sums, std::int64_t keys, T* to) {
   for (std::int64_t row = 0; row < keys; ++row) {
     write_row(sums + row * layout.depth, layout.op.head_dim, to + row * layout.key_row);
@@ -204,80 +179,27 @@ void run_key_tile(const Layout& layout, KeyTile& tile, const Operands<T>& operan
   write_sums(layout, tile.dv, tile.keys, operands.dv + offset);
 }
 
-// Σ dy∘y of each row of one head group, and zeros in dq's sums.
-template <typename T>
-void begin_group(const Layout& layout, const Operands<T>& operands, float* pulls,
-                 std::int64_t batch, std::int64_t kv_head) {
-  const Attention& op = layout.op;
-  const std::int64_t group = op.heads / op.kv_heads;
-  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    for (std::int64_t i = 0; i < op.seq; ++i) {
-      const std::int64_t offset = (batch * op.seq + i) * layout.query_row + head * op.head_dim;
-      const T* dy = operands.dy + offset;
-      const T* y = operands.y + offset;
-      float* dq = operands.dq_sums + offset;
-      float sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (std::int64_t d = 0; d < op.head_dim; ++d) {
-        sum += dy[d] * y[d];
-        dq[d] = 0;
-      }
-      pulls[(batch * op.heads + head) * op.seq + i] = sum;
-    }
-  }
-}
-
-template <typename T>
-void end_group(const Layout& layout, const Operands<T>& operands, std::int64_t batch,
-               std::int64_t kv_head) {
-  const Attention& op = layout.op;
-  const std::int64_t group = op.heads / op.kv_heads;
-  for (std::int64_t i = 0; i < op.seq; ++i) {
-    const std::int64_t offset =
-        (batch * op.seq + i) * layout.query_row + kv_head * group * op.head_dim;
-    write_row(operands.dq_sums + offset, group * op.head_dim, operands.dq + offset);
-  }
-}
-
 template <typename T>
 void attention_grad(const AttentionGrad& grad, const Arguments& arguments) {
-  constexpr bool kIsNarrow = sizeof(T) < sizeof(float);
   const Attention& op = grad.forward;
   const Layout layout = layout_of(op, integers(arguments, 6));
-  // The workspace: a number for each row of each head, dq's sums, then the threads' scratch.
-  auto* pulls = static_cast<float*>(arguments.workspace);
-  const std::int64_t rows = round_up_to_lanes(op.batch * op.heads * op.seq);
-  const std::int64_t sums = kIsNarrow ? round_up_to_lanes(op.batch * op.seq * layout.query_row) : 0;
-  float* scratch = pulls + rows + sums;
-  const std::int64_t left =
-      arguments.workspace_bytes - (rows + sums) * static_cast<std::int64_t>(sizeof(float));
+  const Operands<T> operands = operands_of<T>(op, arguments);
   const std::int64_t each = scratch_floats(layout);
-  const Operands<T> operands{
-      .dy = input<T>(arguments, 0),
-      .q = input<T>(arguments, 1),
-      .k = input<T>(arguments, 2),
-      .v = input<T>(arguments, 3),
-      .y = input<T>(arguments, 4),
-      .lse = input(arguments, 5),
-      .pulls = pulls,
-      .dq_sums = kIsNarrow ? pulls + rows : static_cast<float*>(arguments.outputs[0]),
-      .dq = output<T>(arguments, 0),
-      .dk = output<T>(arguments, 1),
-      .dv = output<T>(arguments, 2)};
   const auto work = [&](std::int64_t first, std::int64_t last, int thread) {
-    KeyTile tile = make_tile(layout, {scratch + thread * each});
+    KeyTile tile = make_tile(layout, {operands.scratch + thread * each});
     for (std::int64_t item = first; item < last; ++item) {
       tile.batch = item / op.kv_heads;
       tile.kv_head = item % op.kv_heads;
-      begin_group(layout, operands, pulls, tile.batch, tile.kv_head);
+      begin_group(layout, operands, tile.batch, tile.kv_head);
       for (tile.from = 0; tile.from < op.seq; tile.from += kTile) {
         tile.keys = op.seq - tile.from < kTile ? op.seq - tile.from : kTile;
         run_key_tile(layout, tile, operands);
       }
-      if (kIsNarrow) end_group(layout, operands, tile.batch, tile.kv_head);
+      if (operands.rounds()) end_group(layout, operands, tile.batch, tile.kv_head);
     }
   };
-  parallel_ranges(threads_with_scratch(arguments, left, each), op.batch * op.kv_heads, 1, work);
+  const int threads = threads_with_scratch(arguments, operands.scratch_bytes, each);
+  parallel_ranges(threads, op.batch * op.kv_heads, 1, work);
 }
 
 }  // namespace
