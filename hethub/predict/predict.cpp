@@ -264,8 +264,8 @@ Prediction predict(const Plan& plan, const ModelConfig& model, const CostModel& 
   const RankPlans ranks = distinct_rank_plans(plan, model, segments);
   PricedPlan priced{.plan = plan, .segments = segments};
   priced.numbers = numbers_of(plan, ranks, costs, &priced.cost);
-  for (int rank = 0; rank < plan.world_size(); ++rank) {
-    priced.arena_bytes.push_back(ranks.of(rank).memory.arena_bytes);
+  for (const int index : ranks.index_of_rank) {
+    priced.arena_bytes.push_back(ranks.distinct[index].memory.arena_bytes);
   }
   Prediction prediction = predict(priced, model, costs, options);
   if (!options.stages) return prediction;
