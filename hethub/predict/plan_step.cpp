@@ -273,9 +273,9 @@ class StepWriter {
       for (const int rank : segment.ranks) {
         group.push_back(devices_[rank]);
       }
-      for (const auto& algorithm : {gradient_algorithm(segment), parameter_algorithm(segment)}) {
-        collectives_.push_back(
-            builder_.begin_collective(group, algorithm, segment.owned, DType::kF32));
+      for (const auto& choose : {gradient_algorithm, parameter_algorithm}) {
+        collectives_.push_back(builder_.begin_collective(group, algorithms_.of(segment, choose),
+                                                         segment.owned, DType::kF32));
       }
       const auto last = static_cast<int>(collectives_.size()) - 1;
       for (int position = 0; position < std::ssize(group); ++position) {
@@ -361,6 +361,7 @@ class StepWriter {
   bool stepwise_;
   std::vector<int> kind_labels_ = std::vector<int>(kActionKinds, -1);
   std::vector<SimCollective> collectives_ = {};
+  SegmentAlgorithms algorithms_ = {};
   std::vector<std::vector<BucketSum>> sums_ = {};  // by rank
   std::vector<int> begun_ = {};  // of rank_: the message that each of its buckets begins with
   std::vector<SimCollective> norm_ = {};  // of all ranks; none if there is one rank

@@ -1,8 +1,9 @@
 #include "hethub/predict/step_builder.h"
 
+#include <optional>
+
 #include "hethub/base/error.h"
 #include "hethub/collective/additions.h"
-#include "hethub/collective/interpreter.h"
 
 namespace hethub {
 namespace {
@@ -130,40 +131,33 @@ double StepBuilder::alone_seconds(std::vector<int> group, const CollectiveAlgori
   return simulate(alone.step(), SimDetail::kEndsOnly).step_seconds;
 }
 
-SimCollective StepBuilder::begin_collective(std::vector<int> group, CollectiveAlgorithm algorithm,
+SimCollective StepBuilder::begin_collective(std::vector<int> group,
+                                            std::shared_ptr<const SimAlgorithm> algorithm,
                                             ChunkTable chunks, DType dtype, DataPlace place) {
-  require(std::ssize(group) == algorithm.world_size() && std::ssize(chunks) == algorithm.chunks,
-          [&] {
-            return ErrorParts{.what = text("simulated ", algorithm.name),
-                              .found = text(group.size(), " ranks, ", chunks.size(), " chunks"),
-                              .expected = text(algorithm.steps.size(), " and ", algorithm.chunks),
-                              .fix = "pass the algorithm of this group's size"};
-          });
+  const CollectiveAlgorithm& steps = algorithm->algorithm;
+  require(std::ssize(group) == steps.world_size() && std::ssize(chunks) == steps.chunks, [&] {
+    return ErrorParts{.what = text("simulated ", steps.name),
+                      .found = text(group.size(), " ranks, ", chunks.size(), " chunks"),
+                      .expected = text(steps.steps.size(), " and ", steps.chunks),
+                      .fix = "pass the algorithm of this group's size"};
+  });
   SimCollective collective{.group = std::move(group),
                            .algorithm = std::move(algorithm),
                            .chunks = std::move(chunks),
                            .dtype = dtype,
                            .place = place};
-  std::vector<std::int64_t> order;
-  for (int sender = 0; sender < collective.algorithm.world_size(); ++sender) {
-    for (const Step& step : collective.algorithm.steps[sender]) {
-      if (step.kind != StepKind::kSend) continue;
-      const std::int64_t pair = collective.pair_of(sender, step.peer);
-      if (++collective.pairs[pair].end == 1) order.push_back(pair);
-    }
-  }
-  for (const std::int64_t place : order) {
-    SimCollective::Pair& pair = collective.pairs[place];
-    pair.next_sent = pair.next_received = add_messages(pair.end);
-    pair.end += pair.next_sent;
+  for (const SimAlgorithm::Pair& pair : collective.algorithm->pairs) {
+    const int first = add_messages(pair.messages);
+    collective.pairs.push_back({first, first, first + pair.messages});
   }
   return collective;
 }
 
 void StepBuilder::take_part(SimCollective& collective, int position, int label) {
-  const std::vector<Step>& steps = collective.algorithm.steps.at(position);
-  const StepOrder order(steps);
-  const SlotLayout layout(collective.algorithm, collective.chunks, position);
+  const CollectiveAlgorithm& algorithm = collective.algorithm->algorithm;
+  const std::vector<Step>& steps = algorithm.steps.at(position);
+  const StepOrder& order = collective.algorithm->orders[position];
+  std::optional<SlotLayout> layout;  // of what is added
   std::vector<int> messages(steps.size(), -1);
   const auto finish = [&](int step) {
     finish_message(collective, position, steps[step], {messages[step], label, collective.place});
@@ -173,9 +167,10 @@ void StepBuilder::take_part(SimCollective& collective, int position, int label) 
       finish(awaited);
     }
     if (is_message(order.kind(step))) {
-      messages[step] = begin_message(collective, position, steps[step], label);
+      messages[step] = begin_message(collective, position, step, label);
     } else if (collective.place == DataPlace::kDevice) {
-      const Op addition = addition_of(collective.algorithm, steps[step], layout, collective.dtype);
+      if (!layout) layout.emplace(algorithm, collective.chunks, position);
+      const Op addition = addition_of(algorithm, steps[step], *layout, collective.dtype);
       work(collective.group[position], addition_seconds(collective.group[position], addition),
            label);
     }
@@ -186,17 +181,14 @@ void StepBuilder::take_part(SimCollective& collective, int position, int label) 
 }
 
 // Sends what a send sends; the receives of one pair are numbered in the order of their steps.
-int StepBuilder::begin_message(SimCollective& collective, int position, const Step& step,
-                               int label) {
-  if (step.kind == StepKind::kRecv) {
-    SimCollective::Pair& pair = collective.pairs[collective.pair_of(step.peer, position)];
-    return take(pair.next_received, pair);
-  }
-  SimCollective::Pair& pair = collective.pairs[collective.pair_of(position, step.peer)];
-  const int message = take(pair.next_sent, pair);
-  post(collective.group[position], collective.group[step.peer], bytes_of(collective, step.from),
-       {message, label, collective.place});
-  return message;
+int StepBuilder::begin_message(SimCollective& collective, int position, int step, int label) {
+  const Step& message = collective.algorithm->algorithm.steps[position][step];
+  SimCollective::Pair& pair = collective.pairs[collective.algorithm->pair_of_step[position][step]];
+  if (message.kind == StepKind::kRecv) return take(pair.next_received, pair);
+  const int number = take(pair.next_sent, pair);
+  post(collective.group[position], collective.group[message.peer],
+       bytes_of(collective, message.from), {number, label, collective.place});
+  return number;
 }
 
 // Waits until a message has arrived or, of a send, has left.

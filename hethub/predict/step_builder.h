@@ -1,15 +1,16 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "hethub/collective/algorithm.h"
 #include "hethub/cost/cost_model.h"
 #include "hethub/plan/schedule.h"
+#include "hethub/predict/sim_algorithm.h"
 #include "hethub/predict/simulator.h"
 
 namespace hethub {
@@ -39,16 +40,12 @@ struct SimCollective {
     int end = 0;
   };
 
-  std::vector<int> group = {};  ///< ranks of the cluster
-  CollectiveAlgorithm algorithm = {};
+  std::vector<int> group = {};                         ///< ranks of the cluster
+  std::shared_ptr<const SimAlgorithm> algorithm = {};  ///< shared by the calls of a step
   ChunkTable chunks = {};
   DType dtype = DType::kF32;
   DataPlace place = DataPlace::kDevice;
-  std::unordered_map<std::int64_t, Pair> pairs = {};  ///< of those that have messages, by pair_of
-
-  std::int64_t pair_of(int sender, int receiver) const {
-    return std::int64_t{sender} * algorithm.world_size() + receiver;
-  }
+  std::vector<Pair> pairs = {};  ///< in the algorithm's order
 };
 
 /// Writes down what the ranks of a cluster do in a step, as tasks whose costs come from a
@@ -84,9 +81,16 @@ class StepBuilder {
 
   /// Numbers the messages of one call of a collective, whose chunk c has `chunks[c]` elements of
   /// `dtype`. Throws kInvalidArgument if the algorithm is not for this group or table.
+  SimCollective begin_collective(std::vector<int> group,
+                                 std::shared_ptr<const SimAlgorithm> algorithm, ChunkTable chunks,
+                                 DType dtype, DataPlace place = DataPlace::kDevice);
   SimCollective begin_collective(std::vector<int> group, CollectiveAlgorithm algorithm,
                                  ChunkTable chunks, DType dtype,
-                                 DataPlace place = DataPlace::kDevice);
+                                 DataPlace place = DataPlace::kDevice) {
+    return begin_collective(std::move(group),
+                            std::make_shared<const SimAlgorithm>(std::move(algorithm)),
+                            std::move(chunks), dtype, place);
+  }
 
   /// What the rank at `position` of the group does in it. Once for each position, in any order.
   /// Its steps wait for each other as StepOrder says, which the runtime obeys too; a reduce or copy
@@ -137,7 +141,7 @@ class StepBuilder {
   void post(int rank, int peer, double bytes, Envelope envelope);
   void accept(int rank, int peer, double bytes, Envelope envelope);
   const TransferRates& rates(int from, int to);
-  int begin_message(SimCollective& collective, int position, const Step& step, int label);
+  int begin_message(SimCollective& collective, int position, int step, int label);
   void finish_message(const SimCollective& collective, int position, const Step& step,
                       Envelope envelope);
   double addition_seconds(int rank, const Op& addition);

@@ -92,7 +92,7 @@ TEST(Simulator, no_cost_that_rises_makes_any_rank_faster) {
 }
 
 void run_all(StepBuilder& builder, SimCollective collective) {
-  for (int position = 0; position < collective.algorithm.world_size(); ++position) {
+  for (int position = 0; position < std::ssize(collective.group); ++position) {
     builder.take_part(collective, position);
   }
 }
