@@ -274,7 +274,7 @@ void ExactSearch::explore(const std::vector<int>& combination) {
 void ExactSearch::choose_splits(const std::vector<int>& combination, std::vector<Choice>& chosen) {
   if (out_of_time()) return;
   if (chosen.size() == combination.size()) {
-    explore_layout(chosen);
+    explore_orders(chosen);
     return;
   }
   const int shape = combination[chosen.size()];
@@ -315,6 +315,39 @@ bool ExactSearch::may_fit(int shape, int split) {
   return true;
 }
 
+// The ranks that each pipeline has, by its first one: alike devices go to the pipelines in turn.
+std::vector<std::pair<std::vector<int>, ExactSearch::Choice>> ExactSearch::ranks_of(
+    const std::vector<Choice>& chosen) const {
+  std::vector<std::size_t> next(classes_.size(), 0);
+  std::vector<std::pair<std::vector<int>, Choice>> all;
+  for (const Choice& choice : chosen) {
+    std::vector<int> ranks;
+    for (const int which : shapes_[choice.shape]) {
+      ranks.push_back(classes_[which].ranks[next[which]++]);
+    }
+    all.emplace_back(std::move(ranks), choice);
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+// Which of alike devices a pipeline has decides who follows whom where ranks exchange: of a few
+// pipelines all orders are looked at.
+void ExactSearch::explore_orders(std::vector<Choice>& chosen) {
+  if (std::ssize(chosen) > kMostOrdered) return explore_layout(chosen);
+  std::set<std::vector<std::pair<std::vector<int>, Choice>>> known;
+  for (Choice& choice : chosen) {
+    choice.size = choice.micro_batches = 0;
+  }
+  std::vector<Choice> order = chosen;
+  std::sort(order.begin(), order.end());
+  do {
+    if (!known.insert(ranks_of(order)).second) continue;
+    std::vector<Choice> layout = order;
+    explore_layout(layout);
+  } while (!stopped_ && std::next_permutation(order.begin(), order.end()));
+}
+
 // Once the layout is known, so is what follows the pipelines: the optimizer and its messages. No
 // rank begins it before the slowest pipeline has ended.
 void ExactSearch::explore_layout(std::vector<Choice>& chosen) {
@@ -342,8 +375,9 @@ void ExactSearch::choose_batches(std::vector<Choice>& chosen, std::size_t next, 
   const std::int64_t most_left = left - (std::ssize(chosen) - 1 - static_cast<int>(next));
   Choice& choice = chosen[next];
   const bool last = next + 1 == chosen.size();
-  const bool twin =
-      next > 0 && chosen[next - 1].shape == choice.shape && chosen[next - 1].split == choice.split;
+  const bool twin = std::ssize(chosen) > kMostOrdered && next > 0 &&
+                    chosen[next - 1].shape == choice.shape &&
+                    chosen[next - 1].split == choice.split;
   for (std::size_t size = 0; size < sizes_.size(); ++size) {
     choice.size = static_cast<int>(size);
     const int width = sizes_[size];
@@ -351,7 +385,8 @@ void ExactSearch::choose_batches(std::vector<Choice>& chosen, std::size_t next, 
     for (std::int64_t count = first / width; count * width <= most_left; ++count) {
       if (last && count * width != left) break;
       choice.micro_batches = static_cast<int>(count);
-      // Pipelines of one shape and split are alike: sizes, then counts, come in ascending order.
+      // Pipelines of one shape and split are alike: sizes, then counts, come in ascending order
+      // where not all orders are looked at.
       if (twin && choice < chosen[next - 1]) continue;
       if (limit != kNever &&
           tables_.capacity(shapes_[choice.shape], splits_of(choice.shape)[choice.split],

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,9 @@ class ExactSearch {
   /// Times closer than this are equal: the simulation adds in another order than the bounds.
   static constexpr double kSlack = 1e-9;
 
+  /// Pipelines of which all orders are looked at.
+  static constexpr int kMostOrdered = 4;
+
   /// One pipeline as it is being chosen.
   struct Choice {
     int shape = 0;
@@ -65,6 +69,9 @@ class ExactSearch {
   void explore(const std::vector<int>& combination);
   void choose_splits(const std::vector<int>& combination, std::vector<Choice>& chosen);
   bool may_fit(int shape, int split);
+  std::vector<std::pair<std::vector<int>, Choice>> ranks_of(
+      const std::vector<Choice>& chosen) const;
+  void explore_orders(std::vector<Choice>& chosen);
   void explore_layout(std::vector<Choice>& chosen);
   void choose_batches(std::vector<Choice>& chosen, std::size_t next, std::int64_t left);
   double bound_of(const std::vector<Choice>& chosen) const;
@@ -73,6 +80,7 @@ class ExactSearch {
   Plan plan_of(const std::vector<Choice>& chosen) const;
   double simulate_plan(const Plan& plan, StepPart part);
   void fit_and_keep(Plan plan, double seconds);
+  void recompute_least(Plan& plan, const MemoryFault& fault);
   void note_shortage(const Plan& plan, const MemoryFault& fault);
   double threshold() const;
   bool out_of_time();

@@ -83,9 +83,7 @@ void ExactSearch::fit_and_keep(Plan plan, double seconds) {
   std::vector<MemoryFault> faults = memory_.faults_of(plan, segments_, request_.costs);
   if (!faults.empty() && !request_.pins.recompute) {
     for (const MemoryFault& fault : faults) {
-      const RankPosition at = position_of(plan, fault.rank);
-      Stage& stage = plan.pipelines[at.pipeline].stages[at.stage];
-      stage.recompute = {{Recompute::kFull, stage.layers.front()}};
+      recompute_least(plan, fault);
     }
     faults = memory_.faults_of(plan, segments_, request_.costs);
     if (faults.empty()) seconds = simulate_plan(plan, StepPart::kWhole);
@@ -104,6 +102,40 @@ void ExactSearch::fit_and_keep(Plan plan, double seconds) {
       [](double value, const Kept& kept) { return value < kept.seconds * (1 - kSlack); });
   kept_.insert(place, {std::move(plan), seconds});
   if (kept_.size() > request_.keep) kept_.pop_back();
+}
+
+// Gives the rank's stage the recompute that costs least of those with which it fits: of its first
+// layers, as few as will do, selective or full. What else a plan does takes no longer for it, so
+// nothing but the stage's own time decides. Where nothing fits, all layers recompute in full.
+void ExactSearch::recompute_least(Plan& plan, const MemoryFault& fault) {
+  const RankPosition at = position_of(plan, fault.rank);
+  Stage& stage = plan.pipelines[at.pipeline].stages[at.stage];
+  const LayerRange layers = stage.layers.front();
+  const std::int64_t room = kind_named(request_.costs.cluster(), stage.kind).memory_bytes -
+                            request_.costs.fixed_memory_bytes(stage.kind);
+  const auto fits = [&](const RecomputeRange& again) {
+    stage.recompute = {again};
+    return memory_.arenas_of(plan, segments_)[fault.rank] <= room;
+  };
+  RecomputeRange best = {Recompute::kFull, layers};
+  double least = kNever;
+  const auto size = plan.pipelines[at.pipeline].micro_batch_size;
+  for (const Recompute kind : {Recompute::kFull, Recompute::kSelective}) {
+    if (!fits({kind, layers})) continue;
+    int few = 0;  // do not fit
+    int many = layers.size();
+    while (many - few > 1) {
+      const int middle = (few + many) / 2;
+      (fits({kind, {layers.begin, layers.begin + middle}}) ? many : few) = middle;
+    }
+    const RecomputeRange again = {kind, {layers.begin, layers.begin + many}};
+    const double seconds = pricer_.stage(stage.kind, size, layers, {again})
+                               .phase_seconds[static_cast<std::size_t>(Phase::kBackward)];
+    if (seconds >= least) continue;
+    least = seconds;
+    best = again;
+  }
+  stage.recompute = {best};
 }
 
 void ExactSearch::note_shortage(const Plan& plan, const MemoryFault& fault) {

@@ -108,11 +108,12 @@ class Strategy {
 /// The space: any number of pipelines, each a sequence of ranks of any kinds, one rank a stage, in
 /// any order; every split of the layers (where a pipeline has one kind only, sizes that differ by
 /// at most one); the micro-batch sizes and schedules of the request; any division of the global
-/// batch. Recompute is none where the memory allows it, which is never slower, else full. For up to
-/// 8 devices, or if pins fix stages or pipelines; with more, or where none of these plans fits, see
-/// ScaledSearch, which knows tensor-parallel stages, too: plans are good, and bound_seconds says
-/// what may be missed.
-/// Throws kUsage for another name.
+/// batch. Alike devices go to pipelines in any order, to more than four in one. A stage recomputes
+/// nothing where the memory allows it, which is never slower, else its first layers, as few as will
+/// do, selective or full: what takes less time. For up to 8 devices, or if pins fix stages or
+/// pipelines; with more, or where none of these plans fits, see ScaledSearch, which knows
+/// tensor-parallel stages, too: plans are good, and bound_seconds says what may be missed. Throws
+/// kUsage for another name.
 std::unique_ptr<Strategy> make_strategy(std::string_view name);
 
 }  // namespace hethub
