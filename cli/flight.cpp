@@ -11,6 +11,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "cli/verb.h"
 #include "hethub/base/descriptor.h"
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
@@ -102,11 +103,17 @@ void run_in_world(const RendezvousOptions& meeting, const FlightOptions& flight,
   const auto messenger = join_world(meeting);
   const FlightWriter writer(*messenger, flight);
   const FlightSignals signals(writer);
+  const auto fail = [&](const Error& error) {
+    messenger->abort(error);
+    if (messenger->world_size() > 1) writer.write(kFewOperations);
+  };
   try {
     body(*messenger);
   } catch (const Error& error) {
-    messenger->abort(error);
-    if (messenger->world_size() > 1) writer.write(kFewOperations);
+    fail(error);
+    throw;
+  } catch (const std::exception& error) {
+    fail(unexpected(error));
     throw;
   }
   if (flight.at_end) writer.write();

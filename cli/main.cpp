@@ -44,11 +44,7 @@ int run_verb(const VerbCall& call) {
   } catch (const Error& error) {
     return report(error, call);
   } catch (const std::exception& error) {
-    return report(Error(ErrorCode::kInternal, {.what = "unexpected failure",
-                                               .found = error.what(),
-                                               .expected = "none",
-                                               .fix = "report it with the command that led here"}),
-                  call);
+    return report(unexpected(error), call);
   }
 }
 

@@ -28,6 +28,8 @@
 namespace hethub {
 namespace {
 
+constexpr int kMostTensorWidth = 8;  // that the planner considers
+
 struct Options {
   std::string model = {};
   std::vector<std::string> backends = {};
@@ -63,10 +65,27 @@ std::vector<std::string> kinds_of(const Options& options) {
   return kinds;
 }
 
+// Groups of a kind stay within a node: those widths that a node of the cluster has devices for.
+std::vector<int> tensor_widths(const Options& options) {
+  std::vector<int> widths;
+  if (options.cluster.empty()) return widths;
+  int most = 0;
+  for (const Node& node : read_cluster(options.cluster).nodes) {
+    for (const DeviceGroup& group : node.devices) {
+      most = std::max(most, group.count);
+    }
+  }
+  for (int width = 2; width <= std::min(most, kMostTensorWidth); width *= 2) {
+    widths.push_back(width);
+  }
+  return widths;
+}
+
 ProfileOptions profile_options(const Options& options) {
   ProfileOptions profile{.model = read_model(options.model),
                          .covered = {.sequence_length = options.sequence_length,
-                                     .micro_batch_sizes = options.micro_batch_sizes}};
+                                     .micro_batch_sizes = options.micro_batch_sizes,
+                                     .tensor_widths = tensor_widths(options)}};
   profile.timing.seconds_per_op = options.quick ? 0.03 : 0.12;
   return profile;
 }

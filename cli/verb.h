@@ -7,6 +7,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "hethub/base/error.h"
+
 namespace hethub {
 
 /// What the chosen verb does once its options are read.
@@ -26,6 +28,15 @@ void on_chosen(CLI::App& command, VerbCall& call, std::string verb,
     call.json = command.count("--json") > 0;
     call.run = [&call, options, run] { return run(*options, call.json); };
   });
+}
+
+/// What is told of an exception that is none of ours: a fault of the program.
+inline Error unexpected(const std::exception& error) {
+  return {ErrorCode::kInternal,
+          {.what = "unexpected failure",
+           .found = error.what(),
+           .expected = "none",
+           .fix = "report it with the command that led here"}};
 }
 
 // One file a verb: each adds its command to the program's.

@@ -47,7 +47,7 @@ void FlightRecorder::end(std::uint64_t number, FlightState state) noexcept {
   if (slot.number.load(kRelaxed) != number) return;
   if (state == FlightState::kDone) slot.done.store(slot.bytes.load(kRelaxed), kRelaxed);
   slot.end_ns.store(now_ns(), kRelaxed);
-  slot.state.store(state, kRelaxed);
+  slot.state.store(state, kRelease);  // who sees it sees the time, too
 }
 
 std::vector<FlightRecord> FlightRecorder::records() const {
@@ -61,7 +61,9 @@ std::vector<FlightRecord> FlightRecorder::records() const {
     record.bytes = slot.bytes.load(kAcquire);
     record.done = slot.done.load(kAcquire);
     record.begin_ns = slot.begin_ns.load(kAcquire);
-    record.end_ns = slot.end_ns.load(kAcquire);
+    // It may have ended since its state was read.
+    const bool ended = record.state != FlightState::kUnderWay;
+    record.end_ns = ended ? slot.end_ns.load(kAcquire) : 0;
     const bool whole = slot.number.load(kRelaxed) == record.number;
     if (record.number > 0 && whole) all.push_back(record);
   }

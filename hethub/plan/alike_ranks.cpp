@@ -70,11 +70,11 @@ std::string RankSignatures::of(const RankPosition& at) {
 std::string RankSignatures::but_for_lanes(const RankPosition& at) {
   const Pipeline& pipeline = plan_.pipelines.at(at.pipeline);
   const Stage& stage = pipeline.stages.at(at.stage);
-  std::string key =
-      text(plan_.schedule, ' ', sequences_of(plan_, at).size(), " tp", stage.tensor_parallel, '/',
-           vocabulary_of(model_, tensor_parallel_of(plan_, at, layout_)).size(),
-           layout_ == TensorLayout::kSplit, plan_.sequence_parallel ? " sp" : "",
-           plan_.overlap ? " o" : "");
+  std::string key = text(plan_.schedule, ' ', plan_.dtype, ' ', sequences_of(plan_, at).size(),
+                         " tp", stage.tensor_parallel, '/',
+                         vocabulary_of(model_, tensor_parallel_of(plan_, at, layout_)).size(),
+                         layout_ == TensorLayout::kSplit, plan_.sequence_parallel ? " sp" : "",
+                         plan_.overlap ? text(" o", pipeline.micro_batches, '.', at.stage) : "");
   for (const int position : positions_of(pipeline, at.stage)) {
     const Slice slice = slice_of(plan_, model_, at.pipeline, position);
     key += text(" slice", position == 0 ? " first" : "", slice.embedding ? " e" : "",

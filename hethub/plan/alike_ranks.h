@@ -10,7 +10,8 @@
 namespace hethub {
 
 /// Tells apart ranks whose RankPlans differ in more than names, numbers and neighbours: identical
-/// replicas, and stages of as many layers with as many micro-batches alive, are alike.
+/// replicas, and stages of as many layers with as many micro-batches alive, are alike. With
+/// overlap, when buckets are ready tells ranks apart, too: by their stage and their micro-batches.
 class RankSignatures {
  public:
   /// Of a plan that validate() has passed; `segments` are segments_of it. Keeps references.

@@ -20,11 +20,22 @@ std::vector<std::vector<Holding>> holdings_of_all(const std::vector<Segment>& se
   return held;
 }
 
+std::vector<int> summed_segments(const std::vector<Segment>& segments) {
+  std::vector<int> shared;
+  for (int index = static_cast<int>(segments.size()) - 1; index >= 0; --index) {
+    if (segments[index].is_shared()) shared.push_back(index);
+  }
+  return shared;
+}
+
 std::vector<int> buckets_of(const std::vector<Segment>& segments,
                             const std::vector<Holding>& held) {
   std::vector<int> buckets;
-  for (int index = static_cast<int>(held.size()) - 1; index >= 0; --index) {
-    if (segments[held[index].segment].is_shared()) buckets.push_back(index);
+  const auto before = [](const Holding& holding, int segment) { return holding.segment < segment; };
+  for (const int segment : summed_segments(segments)) {
+    const auto found = std::lower_bound(held.begin(), held.end(), segment, before);
+    const bool mine = found != held.end() && found->segment == segment;
+    if (mine) buckets.push_back(static_cast<int>(found - held.begin()));
   }
   return buckets;
 }

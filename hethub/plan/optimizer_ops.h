@@ -21,6 +21,10 @@ std::vector<std::vector<Holding>> holdings_of_all(const std::vector<Segment>& se
 /// What one rank holds, in the segments' order.
 std::vector<Holding> holdings_of(const std::vector<Segment>& segments, int rank);
 
+/// The segments that several ranks sum, in the order in which they do: the last first, whose
+/// gradients are ready first.
+std::vector<int> summed_segments(const std::vector<Segment>& segments);
+
 /// What a rank holds together with others, in the order in which it sums their gradients: backward
 /// passes make those of the last layers first. The same order for all, so no two ranks wait for
 /// each other. Positions in `held`.

@@ -7,6 +7,7 @@
 
 #include "hethub/collective/choice.h"
 #include "hethub/plan/boundary.h"
+#include "hethub/plan/optimizer_ops.h"
 #include "hethub/plan/rank_plan.h"
 #include "hethub/plan/schedule.h"
 #include "hethub/predict/alike_pipelines.h"
@@ -226,6 +227,8 @@ class StepWriter {
       for (const BucketSum& bucket : sums_[rank_]) {
         write_sum(bucket, bucket.parameters, label_);
       }
+      const double copies = numbers_.copy_seconds.empty() ? 0 : numbers_.copy_seconds[rank_];
+      if (copies > 0) builder_.work(device(), copies, label_);
     } else if (!stepwise_) {
       builder_.meet(device(), summary_, label_);
     } else if (norm_.size() == 1) {
@@ -267,8 +270,8 @@ class StepWriter {
   void begin_collectives() {
     sums_.resize(devices_.size());
     if (part_ == StepPart::kPipelines) return;
-    for (const Segment& segment : segments_) {
-      if (!segment.is_shared()) continue;
+    for (const int summed : summed_segments(segments_)) {
+      const Segment& segment = segments_[summed];
       std::vector<int> group;
       for (const int rank : segment.ranks) {
         group.push_back(devices_[rank]);
@@ -282,7 +285,6 @@ class StepWriter {
         sums_[segment.ranks[position]].push_back({last - 1, last, position});
       }
     }
-    in_order_of_buckets();
     const int ranks = static_cast<int>(devices_.size());
     if (ranks < 2) return;
     const std::int64_t given = summary_numbers(ranks);
@@ -313,8 +315,8 @@ class StepWriter {
   void begin_meetings(const std::vector<int>& like) {
     GroupSums sums(builder_);
     std::set<int> all(like.begin(), like.end());
-    for (const Segment& segment : segments_) {
-      if (!segment.is_shared()) continue;
+    for (const int summed : summed_segments(segments_)) {
+      const Segment& segment = segments_[summed];
       std::set<int> come;
       for (const int rank : segment.ranks) {
         come.insert(like[rank]);
@@ -327,15 +329,7 @@ class StepWriter {
         sums_[rank].push_back({gradients, parameters});
       }
     }
-    in_order_of_buckets();
     summary_ = builder_.add_meeting({static_cast<int>(all.size()), sums.summary_seconds(devices_)});
-  }
-
-  // As the rank plan has its buckets: the last segments first.
-  void in_order_of_buckets() {
-    for (std::vector<BucketSum>& of_rank : sums_) {
-      std::reverse(of_rank.begin(), of_rank.end());
-    }
   }
 
   // A rank's part in the sum of a bucket's gradients and in sharing its parameters: numbers of

@@ -34,6 +34,8 @@ struct StepNumbers {
   std::vector<std::vector<BucketNumbers>> buckets = {};
   std::vector<double> norm_seconds = {};    ///< by rank of the plan: kNormGradients' ops
   std::vector<double> update_seconds = {};  ///< by rank of the plan: kUpdate's ops
+  /// By rank of the plan: what kSyncParameters runs after the sums; empty: nothing.
+  std::vector<double> copy_seconds = {};
   /// Whether messages leave from a micro-batch's lane, which is taken until they have left; other
   /// trainers give each message memory of its own.
   bool sends_from_lanes = true;

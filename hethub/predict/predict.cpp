@@ -31,6 +31,7 @@ struct RankNumbers {
   ProgramCost check = {};
   ProgramCost norm = {};
   ProgramCost update = {};
+  ProgramCost copies = {};
   std::vector<BucketNumbers> buckets = {};
 };
 
@@ -62,8 +63,8 @@ RankNumbers rank_numbers(const RankPlan& rank, const CostModel& costs,
   };
   RankNumbers numbers{.check = price_ops(costs, rank.kind, rank.check_ops),
                       .norm = price_ops(costs, rank.kind, rank.norm_ops),
-                      .update = price_ops(costs, rank.kind, rank.update_ops)};
-  numbers.update.add(price_ops(costs, rank.kind, rank.copy_ops));
+                      .update = price_ops(costs, rank.kind, rank.update_ops),
+                      .copies = price_ops(costs, rank.kind, rank.copy_ops)};
   numbers.update.add(price_ops(costs, rank.kind, rank.zero_ops));
   numbers.buckets = bucket_numbers(rank, costs, group_seconds);
   for (const Program& program : rank.programs) {
@@ -239,7 +240,8 @@ StepNumbers numbers_of(const Plan& plan, const RankPlans& ranks, const CostModel
       total.add(one.compute, pipeline.micro_batches * static_cast<int>(stage.ranks.size()));
     }
   }
-  for (auto* seconds : {&numbers.check_seconds, &numbers.norm_seconds, &numbers.update_seconds}) {
+  for (auto* seconds : {&numbers.check_seconds, &numbers.norm_seconds, &numbers.update_seconds,
+                        &numbers.copy_seconds}) {
     seconds->resize(plan.world_size());
   }
   numbers.buckets.resize(plan.world_size());
@@ -248,10 +250,12 @@ StepNumbers numbers_of(const Plan& plan, const RankPlans& ranks, const CostModel
     total.add(one.check);
     total.add(one.norm);
     total.add(one.update);
+    total.add(one.copies);
     numbers.check_seconds[rank] = one.check.seconds;
     numbers.buckets[rank] = one.buckets;
     numbers.norm_seconds[rank] = one.norm.seconds;
     numbers.update_seconds[rank] = one.update.seconds;
+    numbers.copy_seconds[rank] = one.copies.seconds;
   });
   if (cost != nullptr) *cost = total;
   return numbers;

@@ -1,6 +1,7 @@
 #include "hethub/profile/covered_ops.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -58,6 +59,17 @@ std::vector<Plan> covering_plans(const ModelConfig& model, const CoveredPlans& c
                             .stages = {stage_of(0, {0, cut}), stage_of(1, {cut, model.layers})}};
     plans.push_back(plan_of(covered, {pipeline}));
   }
+  for (const int width : covered.tensor_widths) {
+    if (model.heads % width != 0) continue;
+    for (const int size : covered.micro_batch_sizes) {
+      Pipeline wide = replica_of(0, size, model.layers);
+      Stage& stage = wide.stages.front();
+      stage.tensor_parallel = width;
+      stage.ranks.resize(static_cast<std::size_t>(width));
+      std::iota(stage.ranks.begin(), stage.ranks.end(), 0);
+      plans.push_back(plan_of(covered, {wide, replica_of(width, size, model.layers)}));
+    }
+  }
   plans.push_back(plan_of(
       covered, {replica_of(0, smallest, model.layers), replica_of(1, smallest, model.layers)}));
   return plans;
@@ -68,7 +80,10 @@ std::vector<Op> ops_of(const RankPlan& rank, const std::vector<Segment>& segment
   for (const Program& program : rank.programs) {
     for (int phase = 0; phase < kPhases; ++phase) {
       for (const Instruction& instruction : program.phase(static_cast<Phase>(phase))) {
-        ops.push_back(instruction.op);
+        const OpBody& body = instruction.op.body;
+        const bool of_group =
+            std::holds_alternative<GroupStart>(body) || std::holds_alternative<GroupWait>(body);
+        if (!of_group) ops.push_back(instruction.op);
       }
     }
   }

@@ -26,23 +26,22 @@ GroupCollectives::GroupCollectives(const RankPlan& rank, DevicePort& port, int f
 }
 
 void GroupCollectives::make_ready(const GroupStart& op, DType dtype) {
-  if (known(op, size_of(dtype)) != nullptr) return;
+  if (known(op, dtype) != nullptr) return;
   Communicator& group = *groups_.at(op.group);
-  known_.push_back(
-      {op, size_of(dtype), group.prepare(group_algorithm(op, dtype), group_chunks(op), dtype)});
+  known_.push_back({op, dtype, group.prepare(group_algorithm(op, dtype), group_chunks(op), dtype)});
 }
 
-GroupCollectives::Known* GroupCollectives::known(const GroupStart& op, std::int64_t element) {
+GroupCollectives::Known* GroupCollectives::known(const GroupStart& op, DType dtype) {
   const auto found = std::find_if(known_.begin(), known_.end(), [&](const Known& one) {
-    return one.op == op && one.element == element;
+    return one.op == op && one.dtype == dtype;
   });
   return found == known_.end() ? nullptr : &*found;
 }
 
 // Collectives work in place on data that has every member's part.
-void GroupCollectives::start(const GroupStart& op, View x, View y, View workspace) {
-  const std::int64_t element = x.bytes / op.in_count;
-  PreparedCollective& collective = *known(op, element)->collective;
+void GroupCollectives::start(const GroupStart& op, DType dtype, View x, View y, View workspace) {
+  const std::int64_t element = size_of(dtype);
+  PreparedCollective& collective = *known(op, dtype)->collective;
   Communicator& group = *groups_[op.group];
   View data = y;
   View scratch = workspace;

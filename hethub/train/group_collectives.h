@@ -22,18 +22,18 @@ class GroupCollectives : public GroupRunner {
   GroupCollectives(const RankPlan& rank, DevicePort& port, int first_id,
                    std::chrono::milliseconds timeout);
 
-  void start(const GroupStart& op, View x, View y, View workspace) override;
+  void start(const GroupStart& op, DType dtype, View x, View y, View workspace) override;
   void wait() override;
 
  private:
   struct Known {
     GroupStart op = {};
-    std::int64_t element = 0;  // bytes
+    DType dtype = DType::kF32;
     std::unique_ptr<PreparedCollective> collective = {};
   };
 
   void make_ready(const GroupStart& op, DType dtype);
-  Known* known(const GroupStart& op, std::int64_t element);
+  Known* known(const GroupStart& op, DType dtype);
 
   Queue& queue_;
   std::chrono::milliseconds timeout_;

@@ -9,6 +9,16 @@
 #include "hethub/base/error.h"
 
 namespace hethub {
+namespace {
+
+// What a rank says of its step in the summary: 0 where all is finite, the ordinal of the first
+// tensor whose gradient is not, kLoss, or kLoss minus the ordinal of a tensor of which only the sum
+// over ranks is not.
+constexpr int kLoss = -1;
+
+constexpr bool is_source(int nonfinite) { return nonfinite >= kLoss && nonfinite != 0; }
+
+}  // namespace
 
 RankWorker::RankWorker(const RankWorkerOptions& options)
     : options_(options),
@@ -246,12 +256,13 @@ void RankWorker::sync_norm() {
   for (std::size_t piece = 0; piece < rank_.owned.size(); ++piece) {
     const double sum = sums_[piece];
     summary_[kSquareSum] += std::isfinite(sum) ? sum : 0;
-    // Where gradients are mixed, check_gradients() has found whose they were.
-    if (!std::isfinite(sum) && nonfinite_ == 0 && !rank_.owned[piece].mixed) {
-      nonfinite_ = ordinal_of(rank_.owned[piece].slice.tensor.name);
-    }
+    if (std::isfinite(sum) || nonfinite_ != 0) continue;
+    // Where gradients are mixed, check_gradients() has found whose they were, unless each rank's
+    // were finite and their sum, or its square, is not.
+    const int ordinal = ordinal_of(rank_.owned[piece].slice.tensor.name);
+    nonfinite_ = rank_.owned[piece].mixed ? kLoss - ordinal : ordinal;
   }
-  if (!std::isfinite(loss_sum_) && nonfinite_ == 0) nonfinite_ = -1;
+  if (!std::isfinite(loss_sum_) && !is_source(nonfinite_)) nonfinite_ = kLoss;
   summary_[kLossSum] = std::isfinite(loss_sum_) ? loss_sum_ : 0;
   summary_[kTokens] = tokens_;
   summary_[kSummaryNumbers + rank_.rank] = nonfinite_;
@@ -269,17 +280,23 @@ void RankWorker::sync_norm() {
 }
 
 void RankWorker::note_nonfinite() {
-  for (std::size_t rank = 0; kSummaryNumbers + rank < summary_.size(); ++rank) {
+  int source = -1;
+  int found = 0;
+  for (int rank = 0; kSummaryNumbers + rank < std::ssize(summary_); ++rank) {
     const auto bad = static_cast<int>(summary_[kSummaryNumbers + rank]);
-    if (bad == 0) continue;
-    result_.skipped = true;
-    result_.reason =
-        text("reason=nonfinite rank=", rank,
-             " param=", bad < 0 ? "loss" : tensor_names_[static_cast<std::size_t>(bad - 1)]);
-    result_.loss = std::nan("");
-    result_.gradient_norm = std::nan("");
-    return;
+    // Who has the sum alone is named only if nobody has the source.
+    if (bad == 0 || (found != 0 && (is_source(found) || !is_source(bad)))) continue;
+    source = rank;
+    found = bad;
   }
+  if (found == 0) return;
+  const int ordinal = found < kLoss ? kLoss - found : found;
+  result_.skipped = true;
+  result_.reason = text(
+      "reason=nonfinite rank=", source,
+      " param=", found == kLoss ? "loss" : tensor_names_[static_cast<std::size_t>(ordinal - 1)]);
+  result_.loss = std::nan("");
+  result_.gradient_norm = std::nan("");
 }
 
 void RankWorker::update() {

@@ -118,7 +118,7 @@ class RankWorker : public StageWorker {
   HostInputs host_ = {};
   std::vector<float> sums_ = {};                // of the owned pieces
   std::vector<std::string> tensor_names_ = {};  // of the whole model
-  int nonfinite_ = 0;  // the first bad tensor of this rank, counted from 1; -1: the loss; 0: none
+  int nonfinite_ = 0;                           // as the summary has it: see kLoss
   std::vector<double> summary_ = {};
 
   const SampleSource* source_ = nullptr;  // of the step that runs

@@ -112,13 +112,12 @@ std::vector<Segment> checked_segments(const TrainOptions& options, int world_siz
   return segments_of(options.plan, options.model);
 }
 
-// Puts a NaN into this rank's gradient in the steps that the injection names.
+// Puts the injection's value into this rank's gradient in the steps that it names.
 std::function<void(std::int64_t, View, Queue&)> nan_of(const Injection& inject, int rank) {
   if (inject.nan_rank != rank) return {};
   return [inject](std::int64_t step, View gradients, Queue& queue) {
     if (step + 1 < inject.nan_step || step + 1 > inject.nan_last) return;
-    static const float kNan = std::numeric_limits<float>::quiet_NaN();
-    queue.upload(std::as_bytes(std::span(&kNan, 1)), gradients.slice(0, 4));
+    queue.upload(std::as_bytes(std::span(&inject.nan_value, 1)), gradients.slice(0, 4));
   };
 }
 

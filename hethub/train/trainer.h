@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,9 +38,10 @@ struct StartOptions {
 
 /// What may go wrong on purpose, for tests.
 struct Injection {
-  int nan_rank = -1;                     ///< this rank puts a NaN into its gradient ...
-  std::int64_t nan_step = -1;            ///< ... from this step (counted from 1) on ...
-  std::int64_t nan_last = -1;            ///< ... up to this one
+  int nan_rank = -1;           ///< this rank puts nan_value into its gradient ...
+  std::int64_t nan_step = -1;  ///< ... from this step (counted from 1) on ...
+  std::int64_t nan_last = -1;  ///< ... up to this one
+  float nan_value = std::numeric_limits<float>::quiet_NaN();
   double kill_at_checkpoint_bytes = -1;  ///< SIGKILL after this share of a shard was written ...
   std::int64_t kill_step = -1;           ///< ... at this step (-1: the first that is saved)
 };

@@ -60,6 +60,7 @@ TEST(FlightRecorder, what_is_read_while_others_write_is_whole) {
   for (int round = 0; round < 2000; ++round) {
     for (const FlightRecord& record : recorder.records()) {
       EXPECT_EQ(record.bytes, record.peer * 1000);
+      EXPECT_EQ(record.end_ns == 0, record.state == FlightState::kUnderWay);
     }
   }
   ends = true;

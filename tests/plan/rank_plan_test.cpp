@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -187,44 +188,78 @@ std::vector<Op> step_ops(const RankPlan& plan) {
         ops.push_back(one.op);
     }
   }
-  for (const auto* list : {&plan.check_ops, &plan.norm_ops, &plan.update_ops, &plan.zero_ops}) {
+  for (const auto* list :
+       {&plan.check_ops, &plan.norm_ops, &plan.update_ops, &plan.copy_ops, &plan.zero_ops}) {
     for (const StepOp& one : *list)
       ops.push_back(one.op);
   }
   return ops;
 }
 
+// Three pipelines of four stages, the last with recompute; each takes `more` micro-batches more
+// than the one before.
+Plan alike_plan(const std::string& schedule, int micro_batches, int more) {
+  Plan plan{.sequence_length = 32, .schedule = schedule, .bucket_bytes = 1 << 16};
+  for (int pipeline = 0; pipeline < 3; ++pipeline) {
+    const int at = 4 * pipeline;
+    plan.pipelines.push_back(
+        {.micro_batch_size = 1,
+         .micro_batches = micro_batches + more * pipeline,
+         .stages = {stage_on("a", at, 0, 2), stage_on("a", at + 1, 2, 3),
+                    stage_on("b", at + 2, 3, 4), stage_on("a", at + 3, 4, 6)}});
+    plan.global_batch += plan.pipelines.back().sequences();
+  }
+  plan.pipelines[2].stages[0].recompute = {{Recompute::kFull, {0, 1}}};
+  return plan;
+}
+
+void expect_like_their_own(const Plan& plan, const ModelConfig& model) {
+  const auto segments = segments_of(plan, model);
+  const RankPlans plans = distinct_rank_plans(plan, model, segments);
+  for (int rank = 0; rank < plan.world_size(); ++rank) {
+    SCOPED_TRACE(text(plan.schedule, " rank ", rank));
+    const RankPlan own = make_rank_plan(plan, model, segments, rank);
+    const RankPlan& shared = plans.of(rank);
+    EXPECT_EQ(shared.kind, own.kind);
+    EXPECT_EQ(shared.memory.arena_bytes, own.memory.arena_bytes);
+    const std::vector<Op> found = step_ops(shared);
+    const std::vector<Op> expected = step_ops(own);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t op = 0; op < found.size(); ++op) {
+      EXPECT_TRUE(same_work(found[op], expected[op])) << expected[op].name;
+    }
+    ASSERT_EQ(shared.buckets.size(), own.buckets.size());
+    for (std::size_t bucket = 0; bucket < own.buckets.size(); ++bucket) {
+      const BucketReady& a = shared.buckets[bucket].ready;
+      const BucketReady& b = own.buckets[bucket].ready;
+      EXPECT_EQ(std::tuple(a.program, a.micro_batch, a.phase, a.instruction),
+                std::tuple(b.program, b.micro_batch, b.phase, b.instruction));
+      if (b.program >= 0) {
+        EXPECT_EQ(shared.positions[a.program], own.positions[b.program]);
+      }
+    }
+  }
+}
+
 TEST(AlikeRanks, have_the_arena_and_the_ops_of_their_own_rank_plans) {
   const ModelConfig model = small_model(true, 6);
   for (const char* schedule : {"1f1b", "gpipe", "zero-bubble"}) {
     for (const int micro_batches : {1, 3, 8}) {
-      Plan plan{.sequence_length = 32,
-                .global_batch = 3 * micro_batches,
-                .schedule = schedule,
-                .bucket_bytes = 1 << 16};
-      for (int pipeline = 0; pipeline < 3; ++pipeline) {
-        const int at = 4 * pipeline;
-        plan.pipelines.push_back(
-            {.micro_batch_size = 1,
-             .micro_batches = micro_batches,
-             .stages = {stage_on("a", at, 0, 2), stage_on("a", at + 1, 2, 3),
-                        stage_on("b", at + 2, 3, 4), stage_on("a", at + 3, 4, 6)}});
-      }
-      plan.pipelines[2].stages[0].recompute = {{Recompute::kFull, {0, 1}}};
-      const auto segments = segments_of(plan, model);
-      const RankPlans plans = distinct_rank_plans(plan, model, segments);
-      for (int rank = 0; rank < 12; ++rank) {
-        const RankPlan own = make_rank_plan(plan, model, segments, rank);
-        const RankPlan& shared = plans.of(rank);
-        EXPECT_EQ(shared.kind, own.kind);
-        EXPECT_EQ(shared.memory.arena_bytes, own.memory.arena_bytes) << schedule << rank;
-        const std::vector<Op> found = step_ops(shared);
-        const std::vector<Op> expected = step_ops(own);
-        ASSERT_EQ(found.size(), expected.size());
-        for (std::size_t op = 0; op < found.size(); ++op) {
-          EXPECT_TRUE(same_work(found[op], expected[op])) << expected[op].name;
-        }
-      }
+      expect_like_their_own(alike_plan(schedule, micro_batches, 0), model);
+    }
+  }
+  Plan narrow = alike_plan("1f1b", 3, 0);
+  narrow.dtype = "bf16";
+  expect_like_their_own(narrow, model);
+}
+
+TEST(AlikeRanks, have_buckets_that_are_ready_at_the_same_time) {
+  const ModelConfig model = small_model(true, 6);
+  for (const char* schedule : {"1f1b", "gpipe", "zero-bubble"}) {
+    for (const int micro_batches : {1, 3}) {
+      Plan plan = alike_plan(schedule, micro_batches, 2);
+      plan.overlap = true;
+      expect_like_their_own(plan, model);
     }
   }
 }

@@ -49,18 +49,15 @@ TEST(Step, the_hook_counts) {
 }
 
 // Ranks take their steps in turn with a barrier between, so that only steps are counted.
-TEST(Step, allocates_nothing_once_it_is_warm) {
+void expect_no_allocation(const Plan& plan, const ModelConfig& model) {
   const MadeSamples source(32, {});
-  Plan plan = cpu_plan(32, {two_stages(0, 1, 2, 1), replica(2, 2, 1)});
-  plan.overlap = true;
-  plan.bucket_bytes = 1 << 16;
   const TrainOptions options{.plan = plan,
-                             .model = small_model(true),
+                             .model = model,
                              .optimizer = {.schedule = "constant", .total_steps = 9},
                              .steps = 9};
-  auto world = local_world(3, Transport::kShm, 65536);
+  auto world = local_world(plan.world_size(), Transport::kShm, 65536);
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < 3; ++rank) {
+  for (int rank = 0; rank < plan.world_size(); ++rank) {
     threads.emplace_back([&, rank] {
       const auto backend = open_backend("cpu", {.threads = 1});
       Trainer trainer(options, *backend, *world[rank]);
@@ -83,6 +80,25 @@ TEST(Step, allocates_nothing_once_it_is_warm) {
     thread.join();
   }
   EXPECT_EQ(allocations.load(), 0);
+}
+
+TEST(Step, allocates_nothing_once_it_is_warm) {
+  Plan plan = cpu_plan(32, {two_stages(0, 1, 2, 1), replica(2, 2, 1)});
+  plan.overlap = true;
+  plan.bucket_bytes = 1 << 16;
+  expect_no_allocation(plan, small_model(true));
+}
+
+TEST(Step, allocates_nothing_for_tensor_parallel_groups) {
+  Pipeline pipeline = two_stages(0, 2, 2, 1);
+  pipeline.stages[0].ranks = {0, 1};
+  pipeline.stages[0].tensor_parallel = 2;
+  pipeline.stages[1].ranks = {2};
+  for (const bool sequence : {false, true}) {
+    Plan plan = cpu_plan(32, {pipeline});
+    plan.sequence_parallel = sequence;
+    expect_no_allocation(plan, small_model(true));
+  }
 }
 
 // The arena's guards are filled with a pattern that a step must leave as it is.

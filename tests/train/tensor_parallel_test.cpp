@@ -7,6 +7,7 @@
 
 #include "hethub/base/text.h"
 #include "hethub/plan/validate.h"
+#include "tests/accel/multiplies.h"
 #include "tests/train/thread_ranks.h"
 
 namespace hethub {
@@ -139,6 +140,31 @@ TEST(SequenceParallel, keeps_less_and_is_refused_where_rows_do_not_split_evenly)
   const auto errors = validate(plan, model);
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_EQ(errors[0].parts().expected, "a divisor of sequence_length=18");
+}
+
+// What is rounded to 8 bits on the way is rounded at other places than on one rank.
+TEST(TensorParallel, bf16_is_near_f32_on_one_rank_at_any_width) {
+  if (!multiplies(*open_backend("cpu", {}), DType::kBf16)) {
+    GTEST_SKIP() << "no matrix products in bf16 on this processor";
+  }
+  const MadeSamples source(16, {16, 3, 9});
+  const Plan alone = cpu_plan(16, {pipeline(12, 1, {wide(0, 1, {0, 2})})});
+  const ModelConfig model = odd_model("qwen3", true);
+  const auto expected = train_in_threads(options_for(alone, model), source).front().steps;
+  int number = 0;
+  for (Plan plan : wide_layouts()) {
+    plan.dtype = "bf16";
+    plan.sequence_parallel = number++ % 2 == 1;
+    plan.pipelines[0].stages[0].recompute = {{Recompute::kSelective, {0, 1}}};
+    SCOPED_TRACE(text("layout ", number - 1));
+    for (const ThreadRank& rank : train_in_threads(options_for(plan, model), source)) {
+      for (std::size_t step = 0; step < expected.size(); ++step) {
+        EXPECT_NEAR(rank.steps[step].loss, expected[step].loss, 0.003 * expected[step].loss);
+        EXPECT_NEAR(rank.steps[step].gradient_norm, expected[step].gradient_norm,
+                    0.03 * expected[step].gradient_norm);
+      }
+    }
+  }
 }
 
 TEST(TensorParallel, trains_the_same_under_each_schedule_and_with_recompute) {

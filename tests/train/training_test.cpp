@@ -262,6 +262,26 @@ TEST(Training, when_one_rank_has_a_nan_all_ranks_skip_the_step_and_name_it) {
   }
 }
 
+// Each rank's gradient is finite; the square of what they add up to is not.
+TEST(Training, a_gradient_whose_square_overflows_skips_the_step) {
+  const MadeSamples source(32, {});
+  for (const bool overlap : {false, true}) {
+    TrainOptions options =
+        options_for(cpu_plan(32, {replica(0, 1, 2), replica(1, 1, 2)}), false, 5);
+    options.plan.overlap = overlap;
+    options.inject = {.nan_rank = 1, .nan_step = 3, .nan_last = 3, .nan_value = 1e30F};
+    const auto ranks = train_in_threads(options, source);
+    for (const ThreadRank& rank : ranks) {
+      for (std::size_t step = 0; step < 5; ++step) {
+        EXPECT_EQ(rank.steps[step].skipped, step == 2) << step;
+      }
+      EXPECT_NE(rank.steps[2].reason.find(" param=model.embed_tokens.weight"), std::string::npos)
+          << rank.steps[2].reason;
+    }
+    EXPECT_EQ(ranks[0].parameters, ranks[1].parameters);
+  }
+}
+
 TEST(Training, an_error_of_one_rank_ends_all_with_its_cause) {
   class Broken : public MadeSamples {
    public:

@@ -20,12 +20,13 @@ OpenclBuffer::OpenclBuffer(HostPages pages, Memory memory, std::int64_t bytes, s
 
 cl_mem memory_of(const View& view, std::string_view subject) {
   const auto* buffer = dynamic_cast<const OpenclBuffer*>(view.buffer);
-  require(buffer != nullptr,
-          {.what = text("opencl: ", subject),
-           .found = view.buffer == nullptr ? "a view of no buffer"
-                                           : "a view of another backend's memory",
-           .expected = "memory of this backend",
-           .fix = "allocate it with this backend's allocate()"});
+  require(buffer != nullptr, [&] {
+    return ErrorParts{.what = text("opencl: ", subject),
+                      .found = view.buffer == nullptr ? "a view of no buffer"
+                                                      : "a view of another backend's memory",
+                      .expected = "memory of this backend",
+                      .fix = "allocate it with this backend's allocate()"};
+  });
   return buffer->memory();
 }
 
@@ -59,18 +60,22 @@ OpenclQueue::~OpenclQueue() { clFinish(queue_.get()); }
 void OpenclQueue::run(PreparedOp& op, std::span<const View> inputs, std::span<const View> outputs,
                       View workspace) {
   auto* prepared = dynamic_cast<OpenclOp*>(&op);
-  require(prepared != nullptr, {.what = "opencl: run",
-                                .found = "an op prepared by another backend",
-                                .expected = "one of this backend's prepare()",
-                                .fix = "prepare the op with the backend that made the queue"});
+  require(prepared != nullptr, [&] {
+    return ErrorParts{.what = "opencl: run",
+                      .found = "an op prepared by another backend",
+                      .expected = "one of this backend's prepare()",
+                      .fix = "prepare the op with the backend that made the queue"};
+  });
   prepared->enqueue(queue_.get(), {.inputs = inputs, .outputs = outputs, .workspace = workspace});
 }
 
 void OpenclQueue::copy(View from, View to) {
-  require(from.bytes == to.bytes, {.what = "opencl: copy",
-                                   .found = text(from.bytes, " bytes to ", to.bytes),
-                                   .expected = "the same size",
-                                   .fix = "slice both views to one size"});
+  require(from.bytes == to.bytes, [&] {
+    return ErrorParts{.what = "opencl: copy",
+                      .found = text(from.bytes, " bytes to ", to.bytes),
+                      .expected = "the same size",
+                      .fix = "slice both views to one size"};
+  });
   if (from.bytes == 0) return;
   check(clEnqueueCopyBuffer(queue_.get(), memory_of(from, "copy"), memory_of(to, "copy"),
                             from.offset, to.offset, from.bytes, 0, nullptr, nullptr),
@@ -78,11 +83,12 @@ void OpenclQueue::copy(View from, View to) {
 }
 
 void OpenclQueue::upload(std::span<const std::byte> from, View to) {
-  require(static_cast<std::int64_t>(from.size()) == to.bytes,
-          {.what = "opencl: upload",
-           .found = text(from.size(), " bytes to ", to.bytes),
-           .expected = "the same size",
-           .fix = "slice both to one size"});
+  require(static_cast<std::int64_t>(from.size()) == to.bytes, [&] {
+    return ErrorParts{.what = "opencl: upload",
+                      .found = text(from.size(), " bytes to ", to.bytes),
+                      .expected = "the same size",
+                      .fix = "slice both to one size"};
+  });
   if (to.bytes == 0) return;
   check(clEnqueueWriteBuffer(queue_.get(), memory_of(to, "upload"), CL_FALSE, to.offset, to.bytes,
                              from.data(), 0, nullptr, nullptr),
@@ -90,11 +96,12 @@ void OpenclQueue::upload(std::span<const std::byte> from, View to) {
 }
 
 void OpenclQueue::download(View from, std::span<std::byte> to) {
-  require(static_cast<std::int64_t>(to.size()) == from.bytes,
-          {.what = "opencl: download",
-           .found = text(from.bytes, " bytes to ", to.size()),
-           .expected = "the same size",
-           .fix = "slice both to one size"});
+  require(static_cast<std::int64_t>(to.size()) == from.bytes, [&] {
+    return ErrorParts{.what = "opencl: download",
+                      .found = text(from.bytes, " bytes to ", to.size()),
+                      .expected = "the same size",
+                      .fix = "slice both to one size"};
+  });
   if (from.bytes == 0) return;
   check(clEnqueueReadBuffer(queue_.get(), memory_of(from, "download"), CL_FALSE, from.offset,
                             from.bytes, to.data(), 0, nullptr, nullptr),
@@ -103,10 +110,12 @@ void OpenclQueue::download(View from, std::span<std::byte> to) {
 
 void OpenclQueue::record(Event& event) {
   auto* ours = dynamic_cast<OpenclEvent*>(&event);
-  require(ours != nullptr, {.what = "opencl: record",
-                            .found = "another backend's event",
-                            .expected = "one of this backend's make_event()",
-                            .fix = "make the event with the backend that made the queue"});
+  require(ours != nullptr, [&] {
+    return ErrorParts{.what = "opencl: record",
+                      .found = "another backend's event",
+                      .expected = "one of this backend's make_event()",
+                      .fix = "make the event with the backend that made the queue"};
+  });
   ours->record(queue_.get());
 }
 

@@ -12,7 +12,7 @@ class GroupRunner {
   virtual ~GroupRunner() = default;
 
   /// Begins `op` on x, after the work queued so far; y and the workspace are its own until wait.
-  virtual void start(const GroupStart& op, View x, View y, View workspace) = 0;
+  virtual void start(const GroupStart& op, DType dtype, View x, View y, View workspace) = 0;
 
   /// Ends what start began: work queued from now on sees y.
   virtual void wait() = 0;

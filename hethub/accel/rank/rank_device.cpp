@@ -77,12 +77,15 @@ void RankDevice::run(std::span<const BoundOp> ops) {
 }
 
 void RankDevice::run_group_op(const BoundOp& bound) {
-  require(group_runner_ != nullptr, {.what = "rank device: group op",
-                                     .found = "nobody to perform it",
-                                     .expected = "a group runner",
-                                     .fix = "set one before a program with group ops runs"});
+  require(group_runner_ != nullptr, [&] {
+    return ErrorParts{.what = "rank device: group op",
+                      .found = "nobody to perform it",
+                      .expected = "a group runner",
+                      .fix = "set one before a program with group ops runs"};
+  });
   if (bound.group == nullptr) return group_runner_->wait();
-  group_runner_->start(*bound.group, bound.inputs[0], bound.outputs[0], bound.workspace);
+  group_runner_->start(*bound.group, bound.dtype, bound.inputs[0], bound.outputs[0],
+                       bound.workspace);
 }
 
 // Ops of the same sizes are the same to a device, whatever they are called.
@@ -96,7 +99,8 @@ PreparedOp& RankDevice::prepared(const Op& op) {
 
 BoundOp RankDevice::bind(int program, const Instruction& instruction, Phase phase, int index,
                          int micro_batch) {
-  BoundOp bound{.group = std::get_if<GroupStart>(&instruction.op.body)};
+  BoundOp bound{.group = std::get_if<GroupStart>(&instruction.op.body),
+                .dtype = instruction.op.dtype};
   const bool of_group =
       bound.group != nullptr || std::holds_alternative<GroupWait>(instruction.op.body);
   if (!of_group) bound.op = &prepared(instruction.op);

@@ -17,6 +17,7 @@ namespace hethub {
 struct BoundOp {
   PreparedOp* op = nullptr;           ///< null for the two group ops
   const GroupStart* group = nullptr;  ///< what begins; null for its wait
+  DType dtype = DType::kF32;          ///< of the op
   std::vector<View> inputs = {};
   std::vector<View> outputs = {};
   View workspace = {};

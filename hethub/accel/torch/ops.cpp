@@ -62,10 +62,12 @@ struct Part {
 Part part_of(const at::Tensor& values, std::int64_t first, std::int64_t count, std::int64_t whole) {
   if (values.is_cpu()) {
     const bool outside = values.lt(0).logical_or_(values.ge(whole)).any().item<bool>();
-    require(!outside, {.what = "torch: ids or labels",
-                       .found = "one outside the vocabulary",
-                       .expected = text("0 to ", whole - 1),
-                       .fix = "see whether the data were made with this model's vocabulary"});
+    require(!outside, [&] {
+      return ErrorParts{.what = "torch: ids or labels",
+                        .found = "one outside the vocabulary",
+                        .expected = text("0 to ", whole - 1),
+                        .fix = "see whether the data were made with this model's vocabulary"};
+    });
   }
   const at::Tensor at = values.sub(first);
   const at::Tensor here = at.ge(0).logical_and_(at.lt(count));
