@@ -19,8 +19,8 @@ using AddVerb = void (*)(CLI::App& app, VerbCall& call);
 const std::vector<AddVerb>& verbs() {
   static const std::vector<AddVerb> kAll = {
       // one a line
-      add_devices, add_checkpoint, add_plan,   add_predict, add_profile, add_data,
-      add_launch,  add_train,      add_report, add_verify,  add_bench,
+      add_devices, add_cluster, add_checkpoint, add_plan,   add_predict, add_profile,
+      add_data,    add_launch,  add_train,      add_report, add_verify,  add_bench,
   };
   return kAll;
 }

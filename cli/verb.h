@@ -42,6 +42,7 @@ inline Error unexpected(const std::exception& error) {
 // One file a verb: each adds its command to the program's.
 void add_bench(CLI::App& app, VerbCall& call);
 void add_checkpoint(CLI::App& app, VerbCall& call);
+void add_cluster(CLI::App& app, VerbCall& call);
 void add_data(CLI::App& app, VerbCall& call);
 void add_devices(CLI::App& app, VerbCall& call);
 void add_launch(CLI::App& app, VerbCall& call);
