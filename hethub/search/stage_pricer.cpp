@@ -140,7 +140,8 @@ double StagePricer::seconds(const std::string& kind, const Op& op) {
 
 void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& segments,
                                 StepNumbers& numbers) {
-  for (auto* list : {&numbers.check_seconds, &numbers.norm_seconds, &numbers.update_seconds}) {
+  for (auto* list : {&numbers.check_seconds, &numbers.norm_seconds, &numbers.update_seconds,
+                     &numbers.copy_seconds}) {
     list->assign(static_cast<std::size_t>(plan.world_size()), 0);
   }
   const TensorLayout layout = layout_of(plan);
@@ -155,6 +156,7 @@ void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& se
       numbers.check_seconds[rank] = numbers.check_seconds[like];
       numbers.norm_seconds[rank] = numbers.norm_seconds[like];
       numbers.update_seconds[rank] = numbers.update_seconds[like];
+      numbers.copy_seconds[rank] = numbers.copy_seconds[like];
       return;
     }
     const std::string& kind = plan.pipelines[at.pipeline].stages[at.stage].kind;
@@ -173,7 +175,7 @@ void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& se
     const Stage& one = plan.pipelines[at.pipeline].stages[at.stage];
     const auto own = static_cast<int>(sequences_of(plan, at).size());
     const TensorParallel parallel{.width = one.tensor_parallel, .layout = layout};
-    numbers.update_seconds[rank] +=
+    numbers.copy_seconds[rank] =
         table(kind, own, parallel).copies.of(slice_of(model_, one.layers.front()));
   });
 }

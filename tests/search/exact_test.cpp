@@ -237,6 +237,7 @@ TEST(StagePricer, its_numbers_are_those_of_the_rank_plans) {
       EXPECT_NEAR(found.check_seconds[rank], expected.check_seconds[rank], 1e-12);
       EXPECT_NEAR(found.norm_seconds[rank], expected.norm_seconds[rank], 1e-12);
       EXPECT_NEAR(found.update_seconds[rank], expected.update_seconds[rank], 1e-12);
+      EXPECT_NEAR(found.copy_seconds[rank], expected.copy_seconds[rank], 1e-12);
     }
   }
 }
