@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <regex>
 #include <sstream>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -35,10 +35,17 @@ std::optional<int> number_after(std::string_view word, std::string_view prefix) 
   return number;
 }
 
-// Headers are underlined on a terminal.
+// Headers are underlined on a terminal: by "ESC [ 4 m" and the like.
 std::string without_escapes(std::string_view printed) {
-  static const std::regex kEscape("\x1b\\[[0-9;]*[A-Za-z]");
-  return std::regex_replace(std::string(printed), kEscape, "");
+  std::string plain;
+  for (std::size_t at = 0; at < printed.size(); ++at) {
+    if (!printed.substr(at).starts_with("\x1b[")) {
+      plain += printed[at];
+      continue;
+    }
+    at = std::min(printed.find_first_not_of("0123456789;", at + 2), printed.size());
+  }
+  return plain;
 }
 
 DevicePair pair_of(int first, int second, const std::string& cell, const std::string& where) {
@@ -104,10 +111,20 @@ NodeTopology parse_nvidia(const std::string& printed, const std::string& name) {
   return topology;
 }
 
-// Keys are e.g. "(Topology) Link type between DRM devices 0 and 1"; only pairs in rising order.
+// The devices of "(Topology) Link type between DRM devices 0 and 1".
+std::optional<std::pair<int, int>> devices_of(std::string_view key) {
+  constexpr std::string_view kBegin = "(Topology) Link type between DRM devices ";
+  constexpr std::string_view kAnd = " and ";
+  const std::size_t middle = key.find(kAnd);
+  if (middle == std::string_view::npos) return std::nullopt;
+  const auto first = number_after(key.substr(0, middle), kBegin);
+  const auto second = number_after(key.substr(middle), kAnd);
+  if (!first || !second) return std::nullopt;
+  return std::pair(*first, *second);
+}
+
+// Keys name pairs of devices, only those in rising order.
 NodeTopology parse_rocm(const std::string& printed, const std::string& name) {
-  static const std::regex kPair(
-      R"(\(Topology\) Link type between DRM devices (\d{1,3}) and (\d{1,3}))");
   const Json file = parse_json(printed, name);
   NodeTopology topology;
   const auto system = file.find("system");
@@ -115,14 +132,14 @@ NodeTopology parse_rocm(const std::string& printed, const std::string& name) {
     refuse(name, "no object \"system\"", "one with the links' types");
   }
   for (const auto& [key, value] : system->items()) {
-    std::smatch match;
-    if (!std::regex_match(key, match, kPair)) continue;
+    const auto devices = devices_of(key);
+    if (!devices) continue;
     const auto type = get<std::string>(*system, name, key);
     if (type != "XGMI" && type != "PCIE") refuse(text(name, ": ", key), type, "XGMI or PCIE");
-    const DevicePair pair{.first = std::stoi(match[1]),
-                          .second = std::stoi(match[2]),
+    const DevicePair pair{.first = devices->first,
+                          .second = devices->second,
                           .link = type == "XGMI" ? NodeLink::kXgmi : NodeLink::kPcie};
-    if (pair.first >= pair.second || pair.second >= kMostDevices) {
+    if (pair.first < 0 || pair.first >= pair.second || pair.second >= kMostDevices) {
       refuse(name, key, "two devices in rising order, below 64");
     }
     topology.pairs.push_back(pair);
