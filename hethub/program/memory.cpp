@@ -366,6 +366,7 @@ MemoryPlan plan_memory(const std::vector<const Program*>& programs,
     plan.blocks[index] = persistent + between;
     between += aligned(blocks[index].bytes + options.guard_bytes);
   }
+  plan.between_bytes = between;
   plan.arena_bytes = std::max(end + running_shared, persistent + between);
   plan.live_bytes = persistent + std::max(waiting_and_running, between);
   return plan;

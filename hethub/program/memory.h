@@ -60,7 +60,8 @@ struct MemoryPlan {
   std::int64_t flat_bytes = 0;  ///< of the parameters, each padded to 256 bytes
   std::int64_t shared_offset = 0;
   std::int64_t shared_bytes = 0;
-  std::int64_t live_bytes = 0;  ///< the largest sum of bytes alive at one moment
+  std::int64_t between_bytes = 0;  ///< of the blocks between steps, from where the lanes begin
+  std::int64_t live_bytes = 0;     ///< the largest sum of bytes alive at one moment
   std::vector<ProgramMemory> programs = {};
   std::vector<std::int64_t> blocks = {};  ///< offset of each MemoryBlock
 

@@ -10,10 +10,8 @@ namespace hethub {
 
 MemoryCheck::ArenaShape MemoryCheck::shape_of(const MemoryPlan& memory) {
   ArenaShape shape{.persistent = memory.programs.front().lane_offset,
-                   .running = memory.shared_bytes};
-  if (memory.arena_bytes > memory.shared_offset + memory.shared_bytes) {
-    shape.between = memory.arena_bytes - shape.persistent;
-  }
+                   .running = memory.shared_bytes,
+                   .between = memory.between_bytes};
   for (const ProgramMemory& program : memory.programs) {
     shape.lane_bytes.push_back(program.lane_bytes);
   }

@@ -40,8 +40,8 @@ class MemoryCheck {
   /// What a rank's arena is made of, whatever the number of its lanes.
   struct ArenaShape {
     std::int64_t persistent = 0;
-    std::int64_t running = 0;  // what one action shares with the others
-    std::int64_t between = 0;  // what lies there between steps, if it could be more than that
+    std::int64_t running = 0;                   // what one action shares with the others
+    std::int64_t between = 0;                   // what lies there between steps
     std::vector<std::int64_t> lane_bytes = {};  // by program
   };
   static ArenaShape shape_of(const MemoryPlan& memory);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "hethub/plan/each_rank.h"
+#include "hethub/plan/rank_plan.h"
 #include "hethub/search/memory_check.h"
 #include "tests/predict/example_plans.h"
 
@@ -68,6 +69,25 @@ TEST(StageMemory, its_limit_holds_for_the_arena_of_every_rank_and_is_near) {
     });
   }
   EXPECT_LT(farthest, 2);  // a small stage beside the largest tensor, recompute of some layers
+}
+
+// Scratch of large buckets lies where lanes do: which of the two is larger differs from stage to
+// stage.
+TEST(MemoryCheck, its_arenas_are_those_of_the_rank_plans_whatever_the_bucket) {
+  const ModelConfig model = wide_model(8, false);
+  for (const int length : {4, 16, 32, 64, 96, 128}) {
+    Plan plan =
+        example_plan({example_pipeline({0, 1, 2, 3}, {"a", "a", "a", "a"}, {2, 2, 2, 2}, 2, 8),
+                      example_pipeline({4, 5, 6, 7}, {"a", "a", "a", "a"}, {2, 2, 2, 2}, 2, 8)});
+    plan.sequence_length = length;
+    plan.bucket_bytes = 64 << 20;
+    const std::vector<Segment> segments = segments_of(plan, model);
+    const std::vector<std::int64_t> arenas = MemoryCheck(model).arenas_of(plan, segments);
+    for (int rank = 0; rank < plan.world_size(); ++rank) {
+      EXPECT_EQ(arenas[rank], make_rank_plan(plan, model, segments, rank).memory.arena_bytes)
+          << "length " << length << " rank " << rank;
+    }
+  }
 }
 
 }  // namespace
