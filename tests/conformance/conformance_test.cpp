@@ -9,40 +9,18 @@
 
 #include <gtest/gtest.h>
 
+#include "backends.h"
 #include "cases.h"
 #include "hethub/accel/registry.h"
 #include "hethub/base/error.h"
 #include "operands.h"
+#include "prepare.h"
 #include "reference.h"
 #include "stage.h"
 #include "tests/accel/multiplies.h"
 
 namespace hethub::conformance {
 namespace {
-
-// A backend joins with one line here: its name, and how far its results may lie from fp64, as a
-// part of an element's size plus its tensor's root mean square. The hardest in fp32 are gradients
-// of attention over 128 products a score: a score of size 5 is off by some 1e-6, and so is its
-// exponential, relatively. 4e-6 leaves them a factor of two.
-struct BackendRow {
-  const char* name = "";
-  double f32_tolerance = 0;
-  double bf16_tolerance = 0;       // of ops on bf16; 0: it must refuse them
-  double bf16_sums_tolerance = 0;  // of what they leave in f32: sums and gradients of weights
-};
-
-constexpr double kBf16Rounding = 0x1.01p-8;  // that of one rounding to bf16
-
-constexpr BackendRow kBackends[] = {
-    {"cpu", 4e-6, kBf16Rounding, 4e-6},
-    {"opencl", 4e-6},
-    {"served-cpu", 4e-6, kBf16Rounding, 4e-6},  // cpu behind the edge of a plug-in
-    {"torch", 4e-6, 2 * kBf16Rounding, kBf16Rounding},
-    {"gpu-host", 4e-6},  // the kernels of cuda and hip as loops on the CPU
-    {"cuda", 4e-6},
-    {"hip", 4e-6},
-    {"emulated:T4:scale=0.001", 4e-6, kBf16Rounding, 4e-6},
-};
 
 // Every test sees the plug-ins that are for tests alone.
 class TestPlugins : public testing::Environment {
@@ -76,15 +54,27 @@ class Conformance : public testing::TestWithParam<BackendRow> {
   // The cases in every dtype the backend computes in on this machine.
   std::vector<Op> cases() const {
     std::vector<Op> all = all_cases();
-    if (GetParam().bf16_tolerance == 0) return all;
-    if (!multiplies(*backend_, DType::kBf16)) {
-      std::cout << GetParam().name << ": bf16 was not tested: no products of it on this machine\n";
-      return all;
-    }
-    for (Op& op : cases_in(DType::kBf16)) {
-      all.push_back(std::move(op));
+    for (const Precision& precision : row_here().ops) {
+      if (precision.dtype == DType::kF32) continue;
+      for (Op& op : cases_in(precision.dtype)) {
+        all.push_back(std::move(op));
+      }
     }
     return all;
+  }
+
+  // Its row, without the dtypes of which this machine has no products.
+  BackendRow row_here() const {
+    BackendRow row = GetParam();
+    std::erase_if(row.ops, [&](const Precision& precision) {
+      const bool lacks = !multiplies(*backend_, precision.dtype);
+      if (lacks) {
+        std::cout << row.name << ": " << name_of(precision.dtype)
+                  << " was not tested: no products of it on this machine\n";
+      }
+      return lacks;
+    });
+    return row;
   }
 
   // A device that is not here is skipped where that is allowed.
@@ -109,8 +99,8 @@ void expect_near(const Values& found, const Values& expected, double size, doubl
 }
 
 double tolerance_of(const Op& op, const TensorSpec& output, const BackendRow& row) {
-  if (op.dtype == DType::kF32) return row.f32_tolerance;
-  return output.dtype == DType::kF32 ? row.bf16_sums_tolerance : row.bf16_tolerance;
+  const Precision* precision = row.precision_of(op.dtype);
+  return output.dtype == op.dtype ? precision->tolerance : precision->f32_tolerance;
 }
 
 void expect_outputs(const Op& op, const std::vector<Values>& inputs, const Outcome& outcome,
@@ -203,31 +193,10 @@ TEST_P(Conformance, memory_starts_as_zeros_and_copies_arrive) {
   EXPECT_EQ(bytes[600], std::byte{7});
 }
 
-TEST_P(Conformance, what_a_backend_lacks_is_refused_by_name) {
-  for (const OpBody& body :
-       std::vector<OpBody>{GroupStart{.in_count = 4, .out_count = 4}, GroupWait{4}}) {
-    try {
-      (void)backend_->prepare({"layer3.sum", DType::kF32, body});
-      ADD_FAILURE() << "a group op was accepted";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-      EXPECT_NE(std::string(error.what()).find("layer3.sum"), std::string::npos) << error.what();
-    }
-  }
-}
-
-TEST_P(Conformance, bf16_is_refused_by_name_where_it_is_not_computed) {
-  if (GetParam().bf16_tolerance > 0) GTEST_SKIP() << "it computes in bf16, or says what it lacks";
-  for (const Op& op : cases_in(DType::kBf16)) {
-    if (std::holds_alternative<Accumulate>(op.body)) continue;
-    try {
-      (void)backend_->prepare(op);
-      ADD_FAILURE() << title_of(op) << " was accepted";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-      EXPECT_NE(std::string(error.what()).find("bf16"), std::string::npos) << error.what();
-    }
-  }
+// On a machine without products of a dtype, nothing of it is asked for.
+TEST_P(Conformance, every_op_of_its_row_has_a_kernel_and_all_else_is_refused_by_name) {
+  if (row_here().ops.size() < GetParam().ops.size()) GTEST_SKIP() << "not every dtype is here";
+  expect_kernels_of(GetParam(), [&](const Op& op) { return backend_->prepare(op); });
 }
 
 TEST_P(Conformance, too_much_memory_is_refused) {
@@ -239,19 +208,21 @@ TEST_P(Conformance, too_much_memory_is_refused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(kBackends), [](const auto& info) {
-  std::string name = info.param.name;
-  std::replace_if(
-      name.begin(), name.end(), [](char letter) { return std::isalnum(letter) == 0; }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(backend_rows()),
+                         [](const auto& info) {
+                           std::string name = info.param.name;
+                           std::replace_if(
+                               name.begin(), name.end(),
+                               [](char letter) { return std::isalnum(letter) == 0; }, '_');
+                           return name;
+                         });
 
 TEST(Coverage, every_backend_of_this_build_is_in_the_table) {
   for (const std::string& name : known_backends()) {
     if (name.starts_with("test-")) continue;  // plug-ins that must fail to load
-    EXPECT_TRUE(std::any_of(std::begin(kBackends), std::end(kBackends),
-                            [&](const BackendRow& row) { return row.name == name; }))
-        << "add a line for " << name << " to kBackends";
+    EXPECT_TRUE(std::ranges::any_of(backend_rows(),
+                                    [&](const BackendRow& row) { return row.name == name; }))
+        << "add a row for " << name << " to backends.cpp";
   }
 }
 
