@@ -33,7 +33,6 @@ struct Options {
   int ranks = 2;
   std::vector<std::string> backends = {"cpu"};  // of the ranks, in turn
   std::vector<int> cores = {};
-  std::string transport = "shm";
   std::vector<std::string> ops = {"all_reduce"};
   std::vector<std::string> sizes = {"1KiB", "16KiB", "256KiB", "1MiB", "4MiB", "16MiB", "64MiB"};
   std::string dtype = "f32";
@@ -141,8 +140,7 @@ CommBench bench_of(const Options& options) {
 // ---- one rank -----------------------------------------------------------------------------------
 
 // The rows come back on rank 0.
-Json run_as_rank(const Options& options, RendezvousOptions meeting) {
-  meeting.force_tcp = options.transport == "tcp";
+Json run_as_rank(const Options& options, const RendezvousOptions& meeting) {
   const auto rank = static_cast<std::size_t>(meeting.rank);
   const auto backend = open_backend(options.backends[rank % options.backends.size()], {});
   FlightOptions flight = options.meeting.flight;
@@ -268,9 +266,7 @@ int run(const Options& options, bool json) {
     refuse("--tune", "no --output", "where to write the table of choices");
   }
   // A rank that another bench has started need not say so.
-  const RendezvousOptions meeting = options.result.empty()
-                                        ? meeting_of(options.meeting)
-                                        : rendezvous_from_environment(process_environment());
+  const RendezvousOptions meeting = meeting_of(options.meeting, !options.result.empty());
   if (meeting.world_size > 1) {
     const Json rows = run_as_rank(options, meeting);
     if (meeting.rank != 0) return 0;
@@ -320,9 +316,6 @@ void add_where(CLI::App& command, Options& options) {
       ->capture_default_str();
   command.add_option("--cores", options.cores, "of the ranks, in turn; default: any")
       ->delimiter(',');
-  command.add_option("--transport", options.transport)
-      ->check(CLI::IsMember({"shm", "tcp"}))
-      ->capture_default_str();
   command.add_flag("--host-staged", options.host_staged)
       ->description("take that route also where the CPU addresses the memory");
   command.add_option("--seconds", options.seconds, "for each row")

@@ -14,6 +14,7 @@
 #include "hethub/base/error.h"
 #include "hethub/base/json.h"
 #include "hethub/base/text.h"
+#include "hethub/comm/plugin/transport.h"
 #include "hethub/comm/route.h"
 #include "hethub/comm/shm/shm_wire.h"
 
@@ -85,8 +86,19 @@ std::vector<End> ends_of(const std::vector<FoundDevice>& devices) {
   return ends;
 }
 
+// Why nothing but tcp can be chosen between hosts; empty if ucx can.
+std::string why_no_ucx() {
+  try {
+    static_cast<void>(load_transport("ucx"));
+    return {};
+  } catch (const Error& error) {
+    return text(error.parts().what, ": ", error.parts().found);
+  }
+}
+
 // Why the pair takes no faster route; see DESIGN's three routes.
-std::string why_not_faster(const End& first, const End& second, const SameHost& here) {
+std::string why_not_faster(const End& first, const End& second, const SameHost& here,
+                           const std::string& no_ucx) {
   std::string why = first.kind == second.kind
                         ? text("no vendor's library is known for kind ", first.kind)
                         : std::string("a vendor's library connects one kind only");
@@ -95,6 +107,7 @@ std::string why_not_faster(const End& first, const End& second, const SameHost& 
     why += text("; ", end->name, ": the CPU does not address its memory");
   }
   if (!here.why_not_faster.empty()) why += "; " + here.why_not_faster;
+  if (!no_ucx.empty()) why += "; " + no_ucx;
   return why;
 }
 
@@ -103,6 +116,7 @@ std::string why_not_faster(const End& first, const End& second, const SameHost& 
 void print_routes(const std::vector<FoundDevice>& devices, bool json) {
   const std::vector<End> ends = ends_of(devices);
   const SameHost here = same_host();
+  const std::string no_ucx = why_no_ucx();
   Json rows = Json::array();
   for (std::size_t low = 0; low < ends.size(); ++low) {
     for (std::size_t high = low; high < ends.size(); ++high) {
@@ -111,8 +125,8 @@ void print_routes(const std::vector<FoundDevice>& devices, bool json) {
       rows.push_back({{"pair", {first.name, second.name}},
                       {"routes", {first.route, second.route}},
                       {"same_host", here.transport},
-                      {"between_hosts", "tcp"},
-                      {"why_not_faster", why_not_faster(first, second, here)}});
+                      {"between_hosts", no_ucx.empty() ? "tcp or ucx" : "tcp"},
+                      {"why_not_faster", why_not_faster(first, second, here, no_ucx)}});
     }
   }
   if (json) {

@@ -15,6 +15,10 @@ void add_meeting(CLI::App& command, MeetingOptions& options) {
   add("--master-port", options.flags.master_port, "where rank 0 listens")
       ->check(CLI::Range(1, 65535));
   add("--iface", options.flags.interfaces, "network interfaces: eth0,ib0 or all but ^docker0,lo");
+  add("--transport", options.transport,
+      "how data travel: shm,tcp (shared memory inside a host, tcp between hosts), tcp, shm,ucx or "
+      "ucx; alike on all ranks")
+      ->capture_default_str();
   add("--rendezvous-timeout", options.rendezvous_timeout_s, "seconds until all must have met")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str();
@@ -26,14 +30,15 @@ void add_meeting(CLI::App& command, MeetingOptions& options) {
       "error");
 }
 
-RendezvousOptions meeting_of(const MeetingOptions& options) {
+RendezvousOptions meeting_of(const MeetingOptions& options, bool quiet) {
   RendezvousOptions meeting = rendezvous_from_environment(process_environment(), options.flags);
+  meeting.transports = transports_of(options.transport);
   meeting.timeout_s = options.rendezvous_timeout_s;
   meeting.peer_timeout_s = options.peer_timeout_s;
   meeting.on_notice = [](const std::string& sentence) {
     std::cerr << text("hethub: ", sentence, '\n') << std::flush;
   };
-  if (meeting.rank == 0 && meeting.world_size > 1) {
+  if (!quiet && meeting.rank == 0 && meeting.world_size > 1) {
     std::cerr << "hethub: found by " << meeting.source << '\n';
   }
   return meeting;

@@ -169,7 +169,7 @@ Json measure(const Options& options, const std::vector<std::string>& kinds, Mess
 }
 
 int run_as_rank(const Options& options) {
-  const RendezvousOptions meeting = rendezvous_from_environment(process_environment());
+  const RendezvousOptions meeting = meeting_of(options.meeting, true);
   run_in_world(meeting, {}, [&](Messenger& messenger) {
     const Json part = measure(options, kinds_of(options), messenger);
     if (!part.is_null()) write_file(file_of_part(options.parts, meeting.rank), part.dump());

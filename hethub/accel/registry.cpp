@@ -6,6 +6,7 @@
 #include "hethub/accel/emulated/emulated.h"
 #include "hethub/accel/plugin/load.h"
 #include "hethub/base/error.h"
+#include "hethub/base/plugin_folders.h"
 
 namespace hethub {
 namespace {

@@ -13,7 +13,7 @@
 namespace hethub {
 
 /// The version of everything two ranks say to each other: handshake, frames, tags.
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 
 /// What a rank says of itself. Fixed in size, so that no length comes from a peer.
 struct Introduction {
@@ -22,7 +22,7 @@ struct Introduction {
   std::int32_t port = 0;  ///< where it listens for the other ranks
   std::int32_t pid = 0;
   std::int32_t takes_shared_memory = 0;
-  std::int32_t reserved = 0;
+  std::int32_t uses_ucx = 0;  ///< between hosts; 0: tcp
   std::array<char, 72> plan_hash = {};
   std::array<char, 64> address = {};        ///< of the interface it listens on, in numbers
   std::array<char, 256> host = {};          ///< the host's name, for messages

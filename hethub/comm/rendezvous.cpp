@@ -256,7 +256,8 @@ Introduction introduction_of(const RendezvousOptions& options) {
   Introduction mine{.rank = options.rank,
                     .world_size = options.world_size,
                     .pid = ::getpid(),
-                    .takes_shared_memory = options.force_tcp ? 0 : 1};
+                    .takes_shared_memory = options.transports.shm ? 1 : 0,
+                    .uses_ucx = options.transports.ucx ? 1 : 0};
   set_field(mine.plan_hash, options.plan_hash);
   set_field(mine.address, options.master_address);
   set_field(mine.host, host.data());

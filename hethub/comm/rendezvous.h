@@ -7,6 +7,7 @@
 #include <string>
 
 #include "hethub/comm/messenger.h"
+#include "hethub/comm/transports.h"
 
 namespace hethub {
 
@@ -30,7 +31,7 @@ struct RendezvousOptions {
   /// Which pairs exchange data, the lower rank first; alike on all ranks. Empty: all do. A message
   /// to another rank is then refused. In a large job each rank needs few of the others.
   std::function<bool(int low, int high)> pairs = {};
-  bool force_tcp = false;  ///< no shared memory, even between ranks of one host
+  Transports transports = {};  ///< how data travel; between hosts alike on all ranks
   /// Shared memory in each direction of a pair; less where a host has more than 8 ranks.
   std::int64_t ring_bytes = 1 << 20;
   int messages = 1024;  ///< most under way at once

@@ -20,6 +20,9 @@ void add(int epoll, int descriptor, std::uint32_t events, int number) {
   event.events = events;
   event.data.fd = number;
   if (::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0) return;
+  // A descriptor that stands for several, itself an epoll, wakes every place.
+  event.events &= ~static_cast<std::uint32_t>(EPOLLEXCLUSIVE);
+  if (errno == EINVAL && ::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0) return;
   throw Error(ErrorCode::kInternal, {.what = "watching the connection to a peer",
                                      .found = std::strerror(errno),
                                      .expected = "epoll to take it",

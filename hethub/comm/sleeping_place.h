@@ -11,7 +11,7 @@ namespace hethub {
 /// Where one thread at a time sleeps until one of many descriptors has something or takes
 /// something, or until another thread wakes it. A descriptor may be watched from several places:
 /// the first of them, by the order of `watch`, in which a thread sleeps is then told, the others
-/// are not.
+/// are not; of a descriptor that is itself an epoll, all are told.
 ///
 /// Threads: one in `sleep`, any in `wake`.
 class SleepingPlace {

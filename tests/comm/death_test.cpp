@@ -19,7 +19,7 @@ RendezvousOptions options_of(int rank, int port, Transport transport) {
           .master_port = port,
           .secret = "s",
           .timeout_s = 20,
-          .force_tcp = transport == Transport::kTcp};
+          .transports = transports_of(name_of(transport))};
 }
 
 // Receives until there is a failure: exit status 0 if it names rank 1, which was killed.
@@ -80,7 +80,8 @@ TEST_P(EveryTransport, a_rank_killed_in_the_middle_of_a_message_is_named_by_all_
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, EveryTransport,
-                         ::testing::Values(Transport::kShm, Transport::kTcp),
+                         ::testing::ValuesIn(present({Transport::kShm, Transport::kTcp,
+                                                      Transport::kUcx})),
                          [](const auto& info) { return name_of(info.param); });
 
 }  // namespace

@@ -27,7 +27,7 @@ RendezvousOptions options_of(int rank, double peer_timeout_s) {
           .secret = "s",
           .timeout_s = 60,
           .peer_timeout_s = peer_timeout_s,
-          .force_tcp = true};
+          .transports = {.shm = false}};
 }
 
 class InNetwork : public ::testing::Test {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "hethub/comm/messenger.h"
+#include "hethub/comm/plugin/transport.h"
 #include "hethub/comm/shm/shm_wire.h"
 #include "hethub/comm/tags.h"
 #include "hethub/comm/tcp/socket.h"
@@ -21,11 +23,21 @@ namespace hethub {
 /// The transports that every test of messages runs over. The rings are small, so that messages
 /// wrap around them many times; kRings is shared memory where the system lets no process read
 /// another's memory.
-enum class Transport { kShm, kRings, kTcp };
+enum class Transport { kShm, kRings, kTcp, kUcx };
 
 inline std::string name_of(Transport transport) {
   if (transport == Transport::kRings) return "rings";
+  if (transport == Transport::kUcx) return "ucx";
   return transport == Transport::kShm ? "shm" : "tcp";
+}
+
+/// Those of the list that are here: ucx is where its plug-in was built.
+inline std::vector<Transport> present(std::initializer_list<Transport> wanted) {
+  std::vector<Transport> kept;
+  for (const Transport transport : wanted) {
+    if (transport != Transport::kUcx || !transport_file("ucx").empty()) kept.push_back(transport);
+  }
+  return kept;
 }
 
 struct SocketPair {
@@ -56,6 +68,15 @@ inline WirePair wire_pair(Transport transport, std::int64_t ring_bytes = 4096) {
   SocketPair sockets = tcp_pair();
   if (transport == Transport::kTcp) {
     return {make_tcp_wire(std::move(sockets.first)), make_tcp_wire(std::move(sockets.second))};
+  }
+  if (transport == Transport::kUcx) {
+    const HethubTransport& ucx = load_transport("ucx");
+    TransportEnd first(ucx);
+    TransportEnd second(ucx);
+    const std::span<const std::byte> address = first.address();
+    const std::vector<std::byte> to_first(address.begin(), address.end());
+    auto wire = std::move(first).connect(second.address(), std::move(sockets.first));
+    return {std::move(wire), std::move(second).connect(to_first, std::move(sockets.second))};
   }
   SharedRings rings = SharedRings::create(ring_bytes);
   SharedRings opened = SharedRings::open(::getpid(), rings.descriptor(), ring_bytes, rings.nonce());

@@ -246,7 +246,8 @@ TEST_P(EveryTransport, a_rank_that_waits_burns_no_core) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, EveryTransport,
-                         ::testing::Values(Transport::kShm, Transport::kRings, Transport::kTcp),
+                         ::testing::ValuesIn(present({Transport::kShm, Transport::kRings,
+                                                      Transport::kTcp, Transport::kUcx})),
                          [](const auto& info) { return name_of(info.param); });
 
 }  // namespace

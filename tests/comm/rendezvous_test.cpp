@@ -49,21 +49,33 @@ void greet_all(Messenger& world) {
   }
 }
 
-TEST(Rendezvous, all_ranks_meet_and_reach_each_other_over_shared_memory_or_tcp) {
-  for (const bool force_tcp : {false, true}) {
+TEST(Rendezvous, all_ranks_meet_and_reach_each_other_over_every_transport) {
+  for (const Transport way : present({Transport::kShm, Transport::kTcp, Transport::kUcx})) {
+    const std::string transport = name_of(way);
     for (const int world_size : {1, 2, 5}) {
       const int port = free_port();
       on_all_ranks(world_size, [&](int rank) {
         RendezvousOptions options = options_of(rank, world_size, port);
-        options.force_tcp = force_tcp;
+        options.transports = transports_of(transport);
         const auto world = join_world(options);
         greet_all(*world);
         const int peer = rank == 0 ? world_size - 1 : 0;
         if (peer == rank) return;
-        EXPECT_EQ(world->transport_to(peer), force_tcp ? "tcp" : "shm");
+        EXPECT_EQ(world->transport_to(peer), transport);
       });
     }
   }
+}
+
+TEST(Rendezvous, ranks_that_choose_different_transports_are_told_of_both) {
+  const int port = free_port();
+  on_all_ranks(2, [&](int rank) {
+    RendezvousOptions options = options_of(rank, 2, port);
+    options.transports = transports_of(rank == 0 ? "tcp" : "ucx");
+    const std::string error =
+        error_text([&] { (void)join_world(options); }, ErrorCode::kInvalidArgument);
+    expect_contains(error, rank == 0 ? "tcp here, ucx there" : "ucx here, tcp there");
+  });
 }
 
 TEST(Rendezvous, a_peer_that_never_arrives_is_named_at_the_deadline_on_all_ranks) {
@@ -132,7 +144,7 @@ TEST(Rendezvous, a_wrong_version_is_refused_by_both_numbers) {
     const std::string said = error_text(
         [&] { answer_peers(listener.get(), {.secret = "s"}, mine, {1}, after_seconds(1), met); },
         ErrorCode::kTimeout);
-    expect_contains(said, "protocol version 2 here, 9 there");
+    expect_contains(said, "protocol version 3 here, 9 there");
   });
   const int port = local_address(listener.get()).port;
   const Descriptor socket = connect_to("127.0.0.1", port, after_seconds(5));
@@ -141,7 +153,7 @@ TEST(Rendezvous, a_wrong_version_is_refused_by_both_numbers) {
         introduce(socket.get(), {.secret = "s", .version = 9}, mine, "rank 0", after_seconds(5));
       },
       ErrorCode::kInvalidConfig);
-  expect_contains(said, "protocol version 2 here, 9 there");
+  expect_contains(said, "protocol version 3 here, 9 there");
   master.join();
 }
 
@@ -232,7 +244,7 @@ TEST(Rendezvous, ranks_meet_over_ipv6) {
   on_all_ranks(3, [&](int rank) {
     RendezvousOptions options = options_of(rank, 3, port);
     options.master_address = "::1";
-    options.force_tcp = true;
+    options.transports.shm = false;
     greet_all(*join_world(options));
   });
 }

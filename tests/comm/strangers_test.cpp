@@ -35,7 +35,7 @@ RendezvousOptions options_of(int rank, int port) {
           .secret = "only the ranks know",
           .plan_hash = "abc",
           .timeout_s = 60 + strangers_wanted() / 50.0,
-          .force_tcp = true};
+          .transports = {.shm = false}};
 }
 
 // The most memory that this process has had.

@@ -33,6 +33,25 @@ TEST(BenchComm, no_element_is_wrong_in_any_op_kind_or_transport) {
   }
 }
 
+// Whether this build has the transport, as a user would ask.
+bool has_ucx(const Workspace& workspace) {
+  return workspace.hethub("devices --routes --backends cpu").says("tcp or ucx");
+}
+
+TEST(BenchComm, no_element_is_wrong_over_ucx_which_is_chosen_by_name) {
+  const Workspace workspace("bench-ucx");
+  if (!has_ucx(workspace)) GTEST_SKIP() << "the transport ucx was not built";
+  std::set<std::string> names;
+  for (const Json& row :
+       rows_of(workspace, "--ops all --sizes 1KiB,100003,3MiB --pairs --ranks 3 --transport ucx")) {
+    names.insert(row["name"]);
+    if (row["op"] == "send_recv") continue;
+    EXPECT_EQ(row["in_place"]["wrong"], 0) << row;
+    EXPECT_EQ(row["out_of_place"]["wrong"], 0) << row;
+  }
+  EXPECT_TRUE(names.contains("all_reduce ucx 3 ranks 1 KiB"));
+}
+
 TEST(BenchComm, sixteen_ranks_as_processes_run_every_op_and_no_element_is_wrong) {
   const Workspace workspace("bench-sixteen");
   for (const char* transport : {"shm", "tcp"}) {

@@ -248,16 +248,21 @@ TEST(Communicator, a_rank_outside_the_group_or_named_twice_is_refused) {
   EXPECT_THROW(Communicator({.port = &rank.port, .ranks = {0, 1, 0}, .id = 0}), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Routes, EveryRoute,
-    ::testing::Values(Case{.transport = Transport::kShm}, Case{.transport = Transport::kTcp},
-                      Case{.transport = Transport::kShm, .staged_even = true, .staged_odd = true},
-                      Case{.transport = Transport::kTcp, .staged_odd = true}),
-    [](const auto& info) {
-      const auto route = [](bool staged) { return staged ? "staged" : "direct"; };
-      return text(name_of(info.param.transport), '_', route(info.param.staged_even), '_',
-                  route(info.param.staged_odd));
-    });
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Transport transport : present({Transport::kShm, Transport::kTcp, Transport::kUcx})) {
+    all.push_back({.transport = transport});
+  }
+  all.push_back({.transport = Transport::kShm, .staged_even = true, .staged_odd = true});
+  all.push_back({.transport = Transport::kTcp, .staged_odd = true});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Routes, EveryRoute, ::testing::ValuesIn(cases()), [](const auto& info) {
+  const auto route = [](bool staged) { return staged ? "staged" : "direct"; };
+  return text(name_of(info.param.transport), '_', route(info.param.staged_even), '_',
+              route(info.param.staged_odd));
+});
 
 }  // namespace
 }  // namespace hethub

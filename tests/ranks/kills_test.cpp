@@ -59,7 +59,7 @@ TEST(Kills, every_survivor_stops_and_names_the_rank_that_was_killed) {
                          .master_address = "127.0.0.1",
                          .master_port = port,
                          .secret = "s",
-                         .force_tcp = tcp},
+                         .transports = {.shm = !tcp}},
                         say);
       });
     }

@@ -16,10 +16,6 @@ struct PluginFile {
   std::filesystem::path path = {};
 };
 
-/// Where plug-ins are looked for: the folders of HETHUB_PLUGIN_PATH (divided by ':'), then
-/// hethub-plugins beside the program.
-std::vector<std::filesystem::path> plugin_folders();
-
 /// The plug-ins of these folders by name; of one name, the first folder's. A folder that is not
 /// there has none.
 std::vector<PluginFile> plugin_files(const std::vector<std::filesystem::path>& folders);

@@ -9,6 +9,7 @@
 
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
+#include "hethub/base/plugin_folders.h"
 
 namespace hethub {
 namespace {
