@@ -36,6 +36,7 @@ struct Blocking {
   std::int64_t bytes() const { return bytes_of_a() + bytes_of_b() + bytes_of_sums(); }
 };
 
+// The largest that fits into `bytes`, which have room for one of 32 each way.
 Blocking blocking_of(const MatrixProduct& product, std::int64_t bytes) {
   Blocking block;
   const std::int64_t depth = whole_blocks(product.k);
@@ -44,7 +45,8 @@ Blocking blocking_of(const MatrixProduct& product, std::int64_t bytes) {
   block.strip = product.a_transposed ? least(whole_blocks(product.m), kTurnedRows) : kBlock;
   for (;;) {
     block.keeps_sums = block.k < depth && product.result != DType::kF32;
-    const std::int64_t rows = blocks_within(kMostBytesOfSums / 4 / block.n);
+    const std::int64_t left = bytes - block.bytes_of_a() - block.bytes_of_b();
+    const std::int64_t rows = blocks_within(least(kMostBytesOfSums, most(left, 0)) / 4 / block.n);
     block.m = whole_blocks(product.m);
     if (block.keeps_sums && block.m > rows) block.m = most(rows, block.strip);
     if (block.bytes() <= bytes) return block;
