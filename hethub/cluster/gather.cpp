@@ -5,7 +5,11 @@
 #include <set>
 #include <sstream>
 
+#include <nlohmann/json.hpp>
+
 #include "hethub/base/error.h"
+#include "hethub/base/json.h"
+#include "hethub/cluster/kind_file.h"
 
 namespace hethub {
 namespace {
@@ -20,15 +24,43 @@ constexpr int kMostSlots = 1024;
                                           .fix = std::move(fix)});
 }
 
-void add_kind(const Kind& kind, Cluster& cluster) {
+// What two descriptions of a kind say differently: "processors 8 and 16".
+std::string differences(const Kind& first, const Kind& second) {
+  const Json one = kind_json(first);
+  const Json other = kind_json(second);
+  std::string all;
+  for (const Json& object : {one, other}) {
+    for (const auto& [key, value] : object.items()) {
+      const Json mine = one.value(key, Json());
+      const Json theirs = other.value(key, Json());
+      const std::string line = text(key, ' ', mine.dump(), " and ", theirs.dump());
+      if (mine == theirs || all.find(line) != std::string::npos) continue;
+      all += text(all.empty() ? "" : ", ", line);
+    }
+  }
+  return all;
+}
+
+// Alike hosts have memory that differs by some pages.
+void add_kind(const Kind& kind, Cluster& cluster, std::vector<std::string>& notes) {
+  constexpr double kAlike = 0.95;
   const auto same = [&](const Kind& other) { return other.name == kind.name; };
   const auto known = std::find_if(cluster.kinds.begin(), cluster.kinds.end(), same);
   if (known == cluster.kinds.end()) {
     cluster.kinds.push_back(kind);
-  } else if (*known != kind) {
-    refuse(text("kind ", kind.name), "two descriptions", "one",
+    return;
+  }
+  const auto [least, most] = std::minmax(known->memory_bytes, kind.memory_bytes);
+  Kind merged = kind;
+  merged.memory_bytes = known->memory_bytes;
+  if (*known != merged || static_cast<double>(least) < kAlike * static_cast<double>(most)) {
+    refuse(text("kind ", kind.name), differences(*known, kind), "one description of it",
            "make the files agree, or give the devices kinds of their own names");
   }
+  if (least == most) return;
+  known->memory_bytes = least;
+  notes.push_back(text("kind ", kind.name, " has ", least, " bytes on one node and ", most,
+                       " on another; the smaller is taken"));
 }
 
 void add_link(const Link& link, Cluster& cluster, std::vector<std::string>& notes) {
@@ -37,11 +69,18 @@ void add_link(const Link& link, Cluster& cluster, std::vector<std::string>& note
     cluster.links.push_back(link);
     return;
   }
-  if (*found == link) return;
   Link& known = cluster.links[static_cast<std::size_t>(found - cluster.links.data())];
+  const Link before = known;
+  known.rate.bytes_per_s = std::min(known.rate.bytes_per_s, link.rate.bytes_per_s);
+  known.rate.latency_s = std::max(known.rate.latency_s, link.rate.latency_s);
+  // A route through the host is what any pair can take.
+  if (link.route != known.route) known.route = RouteKind::kHostStaged;
+  if (known.rate == link.rate && known.rate == before.rate && known.route == link.route &&
+      known.route == before.route) {
+    return;
+  }
   notes.push_back(text("link ", link.first, "-", link.second, " (", name_of(link.scope),
                        ") is stated twice; the slower is taken"));
-  if (link.rate.bytes_per_s < known.rate.bytes_per_s) known = link;
 }
 
 // "slots=8" of a hostfile's line.
@@ -88,9 +127,8 @@ void require_kind(const DeviceGroup& group, const std::string& where, const Shee
     refuse(text(where, ": type"), group.kind, text("a kind of the cluster files, or one of ", all),
            "correct it, or describe the kind in a cluster file and give that, too");
   }
-  Kind kind = sheet->kind;
+  Kind kind = kind_of_sheet(sheets, *sheet);
   if (kind.backend.empty()) kind.backend = kind.name;
-  if (kind.watts == 0) kind.watts = sheet->watts;
   cluster.kinds.push_back(std::move(kind));
 }
 
@@ -101,7 +139,7 @@ Cluster merged(const std::vector<Cluster>& parts, std::vector<std::string>& note
   std::set<std::string> names;
   for (const Cluster& part : parts) {
     for (const Kind& kind : part.kinds) {
-      add_kind(kind, all);
+      add_kind(kind, all, notes);
     }
     for (const Node& node : part.nodes) {
       if (!names.insert(node.name).second) {

@@ -10,9 +10,10 @@
 namespace hethub {
 
 /// The machines of several cluster files as one cluster, in their order: what `hethub devices
-/// --cluster` wrote on each node. Where two state one link differently, the slower is taken, and
-/// `notes` says so. Throws kInvalidConfig, naming the kind or node, where two describe a kind
-/// differently or name a node alike.
+/// --cluster` wrote on each node. Where two state one link differently, the slower is taken, of two
+/// memories of a kind within 5 % the smaller, and `notes` says so. Throws kInvalidConfig, naming
+/// the kind and what differs, or the node, where two describe a kind otherwise differently or name
+/// a node alike.
 Cluster merged(const std::vector<Cluster>& parts, std::vector<std::string>& notes);
 
 /// Adds the machines of a hostfile, a line each: "HOST [slots=N] [type=KIND]", as MPI, DeepSpeed

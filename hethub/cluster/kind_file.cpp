@@ -96,13 +96,7 @@ class KindReader {
       }
       refuse(where + ": sheet", name, "one of " + all, "correct the spelling, or state the rates");
     }
-    Kind kind = sheet->kind;
-    kind.peak_flops_per_s.erase("tf32");  // training in f32 rounds no products to that
-    kind.watts = sheet->watts;
-    kind.source = text("data sheet ", name, ": ", sheet->source, "; efficiency class ",
-                       sheet->efficiency_class, ": ",
-                       sheets().classes.at(sheet->efficiency_class).provenance);
-    return kind;
+    return kind_of_sheet(sheets(), *sheet);
   }
 
   void read_own(const Json& object, const std::string& where, Kind& kind) {
@@ -175,6 +169,16 @@ LinkRate parse_rate(const Json& object, const std::string& where) {
 
 Json rate_json(const LinkRate& rate) {
   return {{"latency_us", rate.latency_s * 1e6}, {"gb_per_s", rate.bytes_per_s / 1e9}};
+}
+
+Kind kind_of_sheet(const Sheets& sheets, const DataSheet& sheet) {
+  Kind kind = sheet.kind;
+  kind.peak_flops_per_s.erase("tf32");  // training in f32 rounds no products to that
+  kind.watts = sheet.watts;
+  kind.source =
+      text("data sheet ", kind.name, ": ", sheet.source, "; efficiency class ",
+           sheet.efficiency_class, ": ", sheets.classes.at(sheet.efficiency_class).provenance);
+  return kind;
 }
 
 std::vector<Kind> parse_kinds(const Json& kinds, const std::string& where) {

@@ -4,6 +4,7 @@
 
 #include "hethub/base/json.h"
 #include "hethub/cluster/cluster.h"
+#include "hethub/cluster/sheets.h"
 
 namespace hethub {
 
@@ -16,6 +17,9 @@ namespace hethub {
 /// Kind::source. `where` is the file's name in errors. Throws kInvalidConfig for unknown keys,
 /// sheets, classes and kinds, wrong types, and kinds that are like each other in a ring.
 std::vector<Kind> parse_kinds(const Json& kinds, const std::string& where);
+
+/// What `sheet: NAME` stands for: a kind with the rates of that sheet, and its provenance.
+Kind kind_of_sheet(const Sheets& sheets, const DataSheet& sheet);
 
 /// The kind as parse_kinds reads it, all of it stated.
 Json kind_json(const Kind& kind);

@@ -108,6 +108,7 @@ std::vector<std::string> differing_fields(const ModelConfig& a, const ModelConfi
   compare("sliding_window", a.windows, b.windows);
   compare("num_local_experts", a.experts, b.experts);
   compare("num_experts_per_tok", a.experts_per_token, b.experts_per_token);
+  compare("router_aux_loss_coef", a.balance, b.balance);
   return fields;
 }
 

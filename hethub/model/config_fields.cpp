@@ -192,13 +192,14 @@ ModelConfig read_llama_like(const ConfigFields& fields, const FamilyDefaults& de
   }
   model.max_position_embeddings =
       fields.count("max_position_embeddings", defaults.max_position_embeddings);
-  model.rms_norm_eps = fields.real("rms_norm_eps", 1e-6);
+  model.rms_norm_eps = fields.real("rms_norm_eps", defaults.rms_norm_eps);
   if (!(model.rms_norm_eps > 0)) fields.refuse("rms_norm_eps", text(model.rms_norm_eps), "above 0");
   model.initializer_range = fields.real("initializer_range", 0.02);
   model.tie_word_embeddings = fields.flag("tie_word_embeddings", false);
   model.windows.assign(static_cast<std::size_t>(model.layers), 0);
   check_features(fields, defaults, model);
   check_heads(fields, model, has_head_dim);
+  model.rope_theta = fields.real("rope_theta", defaults.rope_theta);
   read_rope(fields, model);
   return model;
 }

@@ -47,6 +47,8 @@ struct FamilyDefaults {
   std::int64_t kv_heads = 0;  ///< where the field is absent; 0: as many as heads
   std::int64_t head_dim = 0;  ///< where the field is absent; 0: hidden_size / heads
   std::int64_t max_position_embeddings = 2048;
+  double rms_norm_eps = 1e-6;
+  double rope_theta = 1e4;
   bool reads_head_dim = true;  ///< whether head_dim is a field of this family
   bool experts = false;        ///< whether num_local_experts is
 };

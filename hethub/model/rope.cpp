@@ -175,7 +175,6 @@ std::string text_of(const RopeScaling& scaling) {
 }
 
 void read_rope(const ConfigFields& fields, ModelConfig& model) {
-  model.rope_theta = fields.real("rope_theta", 1e4);
   bool is_known = false;
   for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
     if (!fields.has(key)) continue;

@@ -30,9 +30,9 @@ struct RopeScaling {
 /// "llama3, factor 8, ..." for messages; "none".
 std::string text_of(const RopeScaling& scaling);
 
-/// Fills rope_theta and rope_scaling of `model`, whose other fields are there. Throws
-/// kInvalidConfig, naming the field, for a kind that cannot be trained, a key that this kind has
-/// not, a value that cannot be, and two places that disagree.
+/// Fills rope_scaling of `model`, whose other fields are there, and rope_theta where the file says
+/// it beside the scaling. Throws kInvalidConfig, naming the field, for a kind that cannot be
+/// trained, a key that this kind has not, a value that cannot be, and two places that disagree.
 void read_rope(const ConfigFields& fields, ModelConfig& model);
 
 /// The angle per position of each pair of a head's dimensions: head_dim/2 numbers, in radians.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "hethub/plan/schedule.h"
+#include "hethub/plan/tensor_width.h"
 
 namespace hethub {
 namespace {
@@ -132,30 +133,9 @@ class Validator {
            "enlarge micro_batch_size, or make a pipeline of each copy");
     expect(stage.expert_parallel == 1, where + ": expert_parallel", text(stage.expert_parallel),
            "1: a tensor-parallel group shares out the experts", "leave it out");
-    if (width > 1) check_width(where + ": tensor_parallel", width);
-  }
-
-  // Whole heads are split over a tensor-parallel group; with fewer key heads than ranks, several
-  // ranks hold one. All else may be split unevenly.
-  void check_width(const std::string& where, int width) {
-    expect(model_.heads % width == 0, where,
-           text("num_attention_heads=", model_.heads, " tp=", width),
-           "a divisor of the number of heads", "choose another width");
-    const std::int64_t keys = model_.kv_heads;
-    expect(keys % width == 0 || width % keys == 0, where,
-           text("num_key_value_heads=", keys, " tp=", width),
-           "a divisor or a multiple of the number of key heads", "choose another width");
-    expect(width <= std::min(model_.vocab_size, model_.intermediate_size), where, text(width),
-           text("at most ", std::min(model_.vocab_size, model_.intermediate_size),
-                ", a row of each split matrix for every rank"),
-           "choose another width");
-    expect(model_.experts == 0 || width <= model_.experts, where, text(width),
-           text("at most num_local_experts=", model_.experts, ", one for every rank"),
-           "choose another width");
-    expect(!plan_.sequence_parallel || plan_.sequence_length % width == 0, where,
-           text(width, " with sequence_parallel"),
-           text("a divisor of sequence_length=", plan_.sequence_length),
-           "choose another width, or leave sequence_parallel out");
+    const auto fault = width_fault(model_, {plan_.sequence_length, plan_.sequence_parallel}, width);
+    if (fault)
+      expect(false, where + ": tensor_parallel", fault->found, fault->expected, fault->fix);
   }
 
   void check_ranks(const std::string& where, const Stage& stage) {

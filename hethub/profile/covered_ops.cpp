@@ -7,6 +7,7 @@
 
 #include "hethub/base/error.h"
 #include "hethub/collective/additions.h"
+#include "hethub/plan/tensor_width.h"
 
 namespace hethub {
 namespace {
@@ -60,7 +61,7 @@ std::vector<Plan> covering_plans(const ModelConfig& model, const CoveredPlans& c
     plans.push_back(plan_of(covered, {pipeline}));
   }
   for (const int width : covered.tensor_widths) {
-    if (model.heads % width != 0) continue;
+    if (width_fault(model, {covered.sequence_length}, width)) continue;
     for (const int size : covered.micro_batch_sizes) {
       Pipeline wide = replica_of(0, size, model.layers);
       Stage& stage = wide.stages.front();

@@ -8,6 +8,7 @@
 
 #include "hethub/base/error.h"
 #include "hethub/base/split.h"
+#include "hethub/plan/tensor_width.h"
 #include "hethub/search/space.h"
 
 namespace hethub {
@@ -36,17 +37,13 @@ std::vector<int> widths_of(const SearchRequest& request, const std::string& kind
   for (const RankPlace& place : request.costs.ranks()) {
     if (place.kind == kind) ++on_node[place.node];
   }
-  const ModelConfig& model = request.model;
+  const WidthJob job{request.sequence_length, request.sequence_parallel};
   std::vector<int> widths;
   for (const int width : {1, 2, 4, 8}) {
     if (request.pins.tensor_parallel && *request.pins.tensor_parallel != width) continue;
-    const bool divides =
-        model.heads % width == 0 && (model.kv_heads % width == 0 || width % model.kv_heads == 0);
     const bool stays = std::all_of(on_node.begin(), on_node.end(),
                                    [&](const auto& node) { return node.second % width == 0; });
-    const bool has_rows = width <= std::min(model.vocab_size, model.intermediate_size);
-    const bool has_experts = model.experts == 0 || width <= model.experts;
-    if (width == 1 || (divides && stays && has_rows && has_experts)) widths.push_back(width);
+    if (width == 1 || (stays && !width_fault(request.model, job, width))) widths.push_back(width);
   }
   return widths;
 }

@@ -3,8 +3,10 @@
 #include <functional>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "hethub/base/error.h"
+#include "hethub/cluster/cluster_file.h"
 #include "hethub/cluster/topology.h"
 
 namespace hethub {
@@ -42,13 +44,41 @@ TEST(Gather, files_of_nodes_become_one_cluster) {
   EXPECT_EQ(notes.size(), 1U);
 }
 
+TEST(Gather, memory_that_differs_by_some_pages_is_the_smaller) {
+  const auto of = [](const std::string& node, double gib) {
+    Cluster cluster = one_node(node, "a", 4);
+    cluster.kinds[0] = kind_of("a", gib);
+    return cluster;
+  };
+  std::vector<std::string> notes;
+  const Cluster all = merged({of("n1", 125.53), of("n2", 125.52), of("n3", 125.54)}, notes);
+  ASSERT_EQ(all.kinds.size(), 1U);
+  EXPECT_EQ(all.kinds[0].memory_bytes, kind_of("a", 125.52).memory_bytes);
+  EXPECT_EQ(notes.size(), 2U);
+}
+
+TEST(Gather, of_two_links_each_number_is_the_slower) {
+  Cluster first = one_node("n1", "a", 4);
+  Cluster second = one_node("n2", "a", 4);
+  first.links = {{"a", "a", LinkScope::kNode, RouteKind::kVendor, {1e-6, 1e10}}};
+  second.links = {{"a", "a", LinkScope::kNode, RouteKind::kHostStaged, {5e-6, 2e10}}};
+  std::vector<std::string> notes;
+  const Cluster all = merged({first, second}, notes);
+  EXPECT_EQ(all.links[0].rate, (LinkRate{5e-6, 1e10}));
+  EXPECT_EQ(all.links[0].route, RouteKind::kHostStaged);
+  EXPECT_EQ(notes.size(), 1U);
+  notes.clear();
+  (void)merged({first, first.links.empty() ? first : one_node("n2", "b", 1)}, notes);
+  EXPECT_TRUE(notes.empty());
+}
+
 TEST(Gather, contradictions_are_refused) {
   std::vector<std::string> notes;
   Cluster other = one_node("n2", "a", 4);
   other.kinds[0].memory_bytes *= 2;
   EXPECT_NE(refusal([&] {
               merged({one_node("n1", "a", 4), other}, notes);
-            }).find("kind a"),
+            }).find("kind a, found memory_gib 1.0 and 2.0"),
             std::string::npos);
   EXPECT_NE(refusal([&] {
               merged({one_node("n1", "a", 4), one_node("n1", "a", 2)}, notes);
@@ -71,6 +101,19 @@ TEST(Hostfile, kinds_come_from_the_cluster_or_the_data_sheets) {
   add_network({1e-5, 1e10}, cluster);
   EXPECT_EQ(cluster.links.size(), 3U);
   EXPECT_TRUE(faults_of(cluster).empty());
+}
+
+TEST(Hostfile, a_kind_of_every_data_sheet_is_written_and_read_again) {
+  const Sheets sheets = known_sheets();
+  for (const DataSheet& sheet : sheets.sheets) {
+    SCOPED_TRACE(sheet.kind.name);
+    Cluster cluster;
+    add_hosts("n1 slots=2\n", "hosts", sheet.kind.name, sheets, cluster);
+    const Cluster again = parse_cluster(to_json(cluster), "again");
+    ASSERT_EQ(again.kinds.size(), 1U);
+    EXPECT_FALSE(again.kinds[0].source.empty());
+    EXPECT_EQ(again.kinds[0].peak_flops_per_s.size(), cluster.kinds[0].peak_flops_per_s.size());
+  }
 }
 
 TEST(Hostfile, what_is_wrong_is_named_with_its_line) {

@@ -70,6 +70,47 @@ TEST(Config, published_sizes_of_gpt2_gpt3_and_mixtral_come_out) {
   EXPECT_NEAR(static_cast<double>(active_parameter_count(mixtral)), 12.9e9, 0.05e9);
 }
 
+// The defaults of the Hugging Face library, field by field.
+TEST(Config, what_a_file_leaves_out_is_the_family_s_default) {
+  struct Row {
+    const char* family;
+    std::int64_t vocab, hidden, intermediate, layers, heads, keys, head_dim, positions;
+    double eps, theta;
+    bool tied;
+  };
+  for (const Row& row :
+       {Row{"llama", 32000, 4096, 11008, 32, 32, 32, 128, 2048, 1e-6, 1e4, false},
+        Row{"qwen2", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 1e-6, 1e4, false},
+        Row{"qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 1e-6, 1e4, false},
+        Row{"mistral", 32000, 4096, 14336, 32, 32, 8, 128, 131072, 1e-6, 1e4, false},
+        Row{"mixtral", 32000, 4096, 14336, 32, 32, 8, 128, 131072, 1e-5, 1e6, false},
+        Row{"gpt2", 50257, 768, 3072, 12, 12, 12, 64, 1024, 1e-5, 1e4, true}}) {
+    SCOPED_TRACE(row.family);
+    const ModelConfig model = parse_model(text(R"({"model_type":")", row.family, "\"}"), "c");
+    EXPECT_EQ(model.vocab_size, row.vocab);
+    EXPECT_EQ(model.hidden_size, row.hidden);
+    EXPECT_EQ(model.intermediate_size, row.intermediate);
+    EXPECT_EQ(model.layers, row.layers);
+    EXPECT_EQ(model.heads, row.heads);
+    EXPECT_EQ(model.kv_heads, row.keys);
+    EXPECT_EQ(model.head_dim, row.head_dim);
+    EXPECT_EQ(model.max_position_embeddings, row.positions);
+    EXPECT_EQ(model.rms_norm_eps, row.eps);
+    EXPECT_EQ(model.rope_theta, row.theta);
+    EXPECT_EQ(model.tie_word_embeddings, row.tied);
+  }
+}
+
+TEST(Config, a_resume_is_told_of_another_balance_of_the_experts) {
+  const auto model = [](const char* balance) {
+    return parse_model(text(R"({"model_type":"mixtral","router_aux_loss_coef":)", balance, '}'),
+                       "c");
+  };
+  const std::vector<std::string> differing = differing_fields(model("0.02"), model("0.0"));
+  ASSERT_EQ(differing.size(), 1U);
+  EXPECT_NE(differing[0].find("router_aux_loss_coef"), std::string::npos);
+}
+
 TEST(Config, gpt2_and_mixtral_refuse_what_cannot_be_trained_by_name) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"("model_type":"gpt2","activation_function":"relu")", "activation_function"},
@@ -79,6 +120,7 @@ TEST(Config, gpt2_and_mixtral_refuse_what_cannot_be_trained_by_name) {
       {R"("model_type":"gpt2","add_cross_attention":true)", "add_cross_attention"},
       {R"("model_type":"gpt2","n_head":7)", "n_embd"},
       {R"("model_type":"mixtral","num_experts_per_tok":9)", "num_experts_per_tok"},
+      {R"("model_type":"mixtral","num_local_experts":2000000000)", "num_local_experts"},
       {R"("model_type":"mixtral","router_jitter_noise":0.1)", "router_jitter_noise"},
       {R"("model_type":"mixtral","router_aux_loss_coef":-1.0)", "router_aux_loss_coef"}};
   for (const auto& [fields, field] : cases) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "hethub/base/text.h"
+#include "hethub/plan/validate.h"
 
 namespace hethub {
 namespace {
@@ -129,6 +130,32 @@ TEST(CoveredOps, replicas_bring_the_sums_of_collectives) {
   EXPECT_TRUE(kinds.contains("adamw"));
   EXPECT_TRUE(kinds.contains("sum_squares"));
   EXPECT_TRUE(kinds.contains("fill"));
+}
+
+TEST(CoveredOps, widths_that_cannot_hold_the_model_are_left_out) {
+  const auto widths = [](const std::string& config, std::vector<int> offered) {
+    const ModelConfig model = parse_model(config, "config.json");
+    const auto plans = covering_plans(
+        model, {.sequence_length = 16, .micro_batch_sizes = {1}, .tensor_widths = offered});
+    EXPECT_FALSE(distinct_ops(plans, model).empty());
+    std::set<int> kept;
+    for (const Plan& plan : plans) {
+      EXPECT_TRUE(
+          validate(plan, model, std::vector<std::string>(plan.world_size(), "any")).empty());
+      kept.insert(plan.pipelines.front().stages.front().tensor_parallel);
+    }
+    return kept;
+  };
+  EXPECT_EQ(widths(R"({"model_type":"mixtral","vocab_size":67,"hidden_size":32,
+    "intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":8,"num_key_value_heads":8,
+    "max_position_embeddings":64,"num_local_experts":4})",
+                   {2, 4, 8}),
+            (std::set<int>{1, 2, 4}));
+  EXPECT_EQ(widths(R"({"model_type":"llama","vocab_size":67,"hidden_size":48,
+    "intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":12,"num_key_value_heads":3,
+    "max_position_embeddings":64})",
+                   {2, 3, 4, 6}),
+            (std::set<int>{1, 3, 6}));
 }
 
 TEST(CoveredOps, no_op_is_listed_twice) {

@@ -7,6 +7,8 @@
 
 #include "hethub/collective/choice.h"
 #include "hethub/search/pipeline_tables.h"
+#include "hethub/search/stage_menu.h"
+#include "tests/search/random_requests.h"
 
 namespace hethub {
 namespace {
@@ -35,6 +37,20 @@ TEST(Space, ranks_of_one_kind_on_one_machine_are_one_class) {
   EXPECT_EQ(classes[0].ranks, (std::vector<int>{0, 2}));
   EXPECT_EQ(classes[1].ranks, (std::vector<int>{1}));
   EXPECT_EQ(classes[2].ranks, (std::vector<int>{3}));
+}
+
+// Widths that validate() would refuse are not offered.
+TEST(Space, a_width_divides_a_sequence_that_is_split) {
+  Cluster cluster = example_cluster(8, 0);
+  const CostModel costs(cluster, {});
+  ModelConfig model = example_model(3);
+  model.heads = 16;
+  model.kv_heads = 16;
+  SearchRequest request = request_of(costs, model, 8);
+  request.sequence_length = 100;
+  EXPECT_EQ(widths_of(request, "a"), (std::vector<int>{1, 2, 4, 8}));
+  request.sequence_parallel = true;
+  EXPECT_EQ(widths_of(request, "a"), (std::vector<int>{1, 2, 4}));
 }
 
 TEST(Space, there_are_as_many_shapes_as_words_with_so_many_letters) {
