@@ -10,9 +10,11 @@ namespace {
 // off by some 1e-6, and so is its exponential, relatively. 4e-6 leaves them a factor of two.
 constexpr double kF32 = 4e-6;
 constexpr double kBf16Rounding = 0x1.01p-8;  // that of one rounding to bf16
+constexpr double kF16Rounding = 0x1.01p-11;
 
 constexpr Precision kInF32{DType::kF32, kF32, kF32};
 constexpr Precision kInBf16{DType::kBf16, kBf16Rounding, kF32};
+constexpr Precision kInF16{DType::kF16, kF16Rounding, kF32};
 // libtorch rounds sums in between.
 constexpr Precision kInTorchBf16{DType::kBf16, 2 * kBf16Rounding, kBf16Rounding};
 
@@ -26,7 +28,7 @@ std::vector<DType> every_dtype() {
 const std::vector<BackendRow>& backend_rows() {
   static const std::vector<BackendRow> rows = {
       {"cpu", {kInF32, kInBf16}, every_dtype()},
-      {"opencl", {kInF32}, every_dtype()},
+      {"opencl", {kInF32, kInBf16, kInF16}, every_dtype()},
       {"served-cpu", {kInF32, kInBf16}, every_dtype()},  // cpu behind the edge of a plug-in
       {"torch", {kInF32, kInTorchBf16}, {}},
       {"gpu-host", {kInF32}, {}, true},  // the kernels of cuda and hip as loops on the CPU

@@ -1,11 +1,11 @@
 #include "operands.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cmath>
-#include <cstring>
 #include <random>
-#include <stdexcept>
+
+#include "tests/accel/numbers.h"
 
 namespace hethub::conformance {
 namespace {
@@ -19,17 +19,12 @@ Values rounded(Values values) {
   return values;
 }
 
-// To the nearest of 8 bits, ties to even: the rounding of bf16 among its normal numbers.
-double rounded_to_bf16(double value) {
-  int exponent = 0;
-  const double fraction = std::frexp(value, &exponent);
-  return std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
-}
-
 void round_to(DType type, Values& values) {
-  if (type != DType::kBf16) return;
+  if (type != DType::kBf16 && type != DType::kF16) return;
+  std::array<std::byte, 2> bits = {};
   for (double& value : values) {
-    value = rounded_to_bf16(value);
+    put(type, value, bits.data());
+    value = taken(type, bits.data());
   }
 }
 
@@ -250,44 +245,6 @@ void shape(const AdamW& op, Maker& make, std::vector<Values>& in) {
 template <typename T>
 void shape(const T& /*op*/, Maker& /*make*/, std::vector<Values>& /*in*/) {}
 
-template <typename T>
-void encode_as(const Values& values, std::vector<std::byte>& bytes) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const T value = static_cast<T>(values[i]);
-    std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
-  }
-}
-
-template <typename T>
-void decode_as(const std::vector<std::byte>& bytes, Values& values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    T value = 0;
-    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-    values[i] = static_cast<double>(value);
-  }
-}
-
-// The upper half of a float.
-void encode_bf16(const Values& values, std::vector<std::byte>& bytes) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(values[i]));
-    const auto half = static_cast<std::uint16_t>(bits >> 16U);
-    std::memcpy(bytes.data() + 2 * i, &half, 2);
-  }
-}
-
-void decode_bf16(const std::vector<std::byte>& bytes, Values& values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    std::uint16_t half = 0;
-    std::memcpy(&half, bytes.data() + 2 * i, 2);
-    values[i] = std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16U);
-  }
-}
-
-[[noreturn]] void refuse(DType type) {
-  throw std::logic_error("conformance: no values of type " + std::string(name_of(type)));
-}
-
 double root_mean_square(const Values& values) {
   double sum = 0;
   for (const double value : values) {
@@ -314,28 +271,18 @@ std::vector<Values> make_inputs(const Op& op, std::uint64_t seed) {
 
 std::vector<std::byte> encode(const TensorSpec& spec, const Values& values) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(spec.bytes()));
-  if (spec.dtype == DType::kF32) {
-    encode_as<float>(values, bytes);
-  } else if (spec.dtype == DType::kBf16) {
-    encode_bf16(values, bytes);
-  } else if (spec.dtype == DType::kI32) {
-    encode_as<std::int32_t>(values, bytes);
-  } else {
-    refuse(spec.dtype);
+  const auto size = static_cast<std::size_t>(size_of(spec.dtype));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    put(spec.dtype, values[i], bytes.data() + i * size);
   }
   return bytes;
 }
 
 Values decode(const TensorSpec& spec, const std::vector<std::byte>& bytes) {
   Values values(static_cast<std::size_t>(spec.elements()));
-  if (spec.dtype == DType::kF32) {
-    decode_as<float>(bytes, values);
-  } else if (spec.dtype == DType::kBf16) {
-    decode_bf16(bytes, values);
-  } else if (spec.dtype == DType::kI32) {
-    decode_as<std::int32_t>(bytes, values);
-  } else {
-    refuse(spec.dtype);
+  const auto size = static_cast<std::size_t>(size_of(spec.dtype));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = taken(spec.dtype, bytes.data() + i * size);
   }
   return values;
 }

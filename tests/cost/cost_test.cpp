@@ -205,5 +205,23 @@ TEST(CostModel, a_sheet_of_one_dtype_prices_other_dtypes_but_for_products) {
   EXPECT_THROW(costs.op_cost("x", {"y", DType::kF32, Linear{8, 8, 8}}), Error);
 }
 
+// The backend opencl makes floats of bf16 and computes on these.
+TEST(CostModel, narrow_products_on_opencl_take_what_those_of_f32_take) {
+  Kind kind{.name = "x",
+            .backend = "opencl",
+            .memory_bytes = 1 << 20,
+            .peak_flops_per_s = {{"f32", 1e9}},
+            .memory_bytes_per_s = 1e12};
+  const auto seconds = [&](DType dtype) {
+    const CostModel costs({.kinds = {kind}, .nodes = {{.name = "n", .devices = {{"x", 1}}}}}, {});
+    return costs.op_cost("x", {"y", dtype, Linear{8, 8, 8}}).seconds;
+  };
+  EXPECT_DOUBLE_EQ(seconds(DType::kBf16), 2.0 * 8 * 8 * 8 / 1e9);
+  kind.peak_flops_per_s["bf16"] = 4e9;  // what a user states counts
+  EXPECT_DOUBLE_EQ(seconds(DType::kBf16), 2.0 * 8 * 8 * 8 / 4e9);
+  kind = {.name = "x", .backend = "cuda", .peak_flops_per_s = {{"f32", 1e9}}};
+  EXPECT_THROW((void)seconds(DType::kBf16), Error);
+}
+
 }  // namespace
 }  // namespace hethub

@@ -36,15 +36,34 @@ class MadeSamples : public SampleSource {
   std::vector<int> counted_;
 };
 
+/// Text that can be learnt: the next token is a function of the one before.
+class Cycle : public SampleSource {
+ public:
+  std::int64_t sequence_length() const override { return 32; }
+  std::int64_t samples_per_epoch() const override { return 64; }
+  std::int64_t id_of(std::int64_t sample) const override { return sample; }
+  void read(std::int64_t sample, std::span<std::int32_t> tokens,
+            std::span<std::int32_t> labels) const override {
+    std::int32_t token = static_cast<std::int32_t>(sample * 37 % 256);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = token;
+      token = (token * 5 + 3) % 256;
+      labels[i] = token;
+    }
+  }
+};
+
 /// What one rank of a run in threads saw.
 struct ThreadRank {
   std::vector<StepResult> steps = {};
   std::vector<float> parameters = {};  ///< the flat parameters at the end
 };
 
-/// Trains `options` for options.steps with one thread a rank, each on a CPU device of one thread.
+/// Trains `options` for options.steps with one thread a rank, each on a device of one thread: of
+/// backends[rank], or of "cpu" past their end.
 inline std::vector<ThreadRank> train_in_threads(const TrainOptions& options,
-                                                const SampleSource& source) {
+                                                const SampleSource& source,
+                                                const std::vector<std::string>& backends = {}) {
   const int world_size = options.plan.world_size();
   auto world = local_world(world_size, Transport::kShm, 65536);
   std::vector<ThreadRank> ranks(static_cast<std::size_t>(world_size));
@@ -53,7 +72,8 @@ inline std::vector<ThreadRank> train_in_threads(const TrainOptions& options,
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        const auto backend = open_backend("cpu", {.threads = 1});
+        const bool named = static_cast<std::size_t>(rank) < backends.size();
+        const auto backend = open_backend(named ? backends[rank] : "cpu", {.threads = 1});
         Trainer trainer(options, *backend, *world[rank]);
         for (std::int64_t step = 0; step < options.steps; ++step) {
           ranks[rank].steps.push_back(trainer.worker().run_step(source, step, step + 1));

@@ -54,23 +54,6 @@ TEST(Training, loss_and_gradient_norm_do_not_depend_on_the_layout) {
   }
 }
 
-// Text that can be learnt: the next token is a function of the one before.
-class Cycle : public SampleSource {
- public:
-  std::int64_t sequence_length() const override { return 32; }
-  std::int64_t samples_per_epoch() const override { return 64; }
-  std::int64_t id_of(std::int64_t sample) const override { return sample; }
-  void read(std::int64_t sample, std::span<std::int32_t> tokens,
-            std::span<std::int32_t> labels) const override {
-    std::int32_t token = static_cast<std::int32_t>(sample * 37 % 256);
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = token;
-      token = (token * 5 + 3) % 256;
-      labels[i] = token;
-    }
-  }
-};
-
 // Parameters and moments stay f32, so what is rounded to 8 bits on the way hardly tells.
 TEST(Training, bf16_learns_as_f32_does_in_every_layout) {
   if (!multiplies(*open_backend("cpu", {}), DType::kBf16)) {

@@ -15,9 +15,9 @@ const char* options_of(DType dtype) {
     case DType::kF32:
       return " -DSTORED=float -DADDED=float -DPLAIN_FLOATS";
     case DType::kF16:
-      return " -DSTORED=ushort -DADDED=float -DHALF";
+      return " -DSTORED=ushort -DADDED=float";
     case DType::kBf16:
-      return " -DSTORED=ushort -DADDED=float -DBF16";
+      return " -DSTORED=ushort -DADDED=float";
     case DType::kI64:
       return " -DSTORED=long -DADDED=long -DLONG";
     case DType::kI32:
@@ -57,14 +57,15 @@ void check_device(const Op& all, const Preparation& with) {
 
 Prepared ready(const Accumulate& op, const Op& all, const Preparation& with) {
   check_device(all, with);
-  cl_program program = with.programs.get(
-      {"accumulate", kAccumulateSource, build_options(with.limits, options_of(all.dtype))});
+  cl_program program =
+      with.programs.get({"accumulate", kAccumulateSource,
+                         build_options(with.limits, all.dtype, options_of(all.dtype))});
   const std::int64_t vectors = (op.count + with.limits.vector_width - 1) / with.limits.vector_width;
   const bool plain = all.dtype == DType::kF32 && op.terms == 1 && op.divisor == 1 &&
                      combination_of(op.reduction) == 0;
   Launch launch(program, plain ? "accumulate_floats" : "accumulate", {output(0), input(1)},
-                items(vectors, with.limits.items), all.name);
-  launch.of_elements(size_of(all.dtype)).with(cl_long{op.count});
+                items(vectors, with.limits.items), all);
+  launch.with(cl_long{op.count});
   if (!plain) {
     launch.with(cl_long{op.terms}).with(cl_long{op.stride}).with(cl_long{op.divisor});
     launch.with(cl_int{combination_of(op.reduction)});

@@ -6,20 +6,21 @@
 namespace hethub::opencl {
 namespace {
 
-cl_program elementwise_program(const Preparation& with) {
-  return with.programs.get({"elementwise", kElementwiseSource, build_options(with.limits)});
+cl_program elementwise_program(const Op& all, const Preparation& with) {
+  return with.programs.get(
+      {"elementwise", kElementwiseSource, build_options(with.limits, all.dtype)});
 }
 
-cl_program loss_program(const Preparation& with) {
-  return with.programs.get({"loss", kLossSource, build_options(with.limits)});
+cl_program loss_program(const Op& all, const Preparation& with) {
+  return with.programs.get({"loss", kLossSource, build_options(with.limits, all.dtype)});
 }
 
 // A work-item for every vector of `count` elements.
 Launch elementwise(const char* kernel, std::vector<Argument> buffers, std::int64_t count,
                    const Op& all, const Preparation& with) {
   const std::int64_t vectors = (count + with.limits.vector_width - 1) / with.limits.vector_width;
-  Launch launch(elementwise_program(with), kernel, std::move(buffers),
-                items(vectors, with.limits.items), all.name);
+  Launch launch(elementwise_program(all, with), kernel, std::move(buffers),
+                items(vectors, with.limits.items), all);
   launch.with(cl_long{count});
   return launch;
 }
@@ -68,22 +69,23 @@ Prepared ready(const AdamW& op, const Op& all, const Preparation& with) {
 }
 
 Prepared ready(const CrossEntropy& op, const Op& all, const Preparation& with) {
-  Launch launch(loss_program(with), "cross_entropy", {input(0), input(1), output(0), output(1)},
-                groups(op.rows, with.limits.lanes), all.name);
+  Launch launch(loss_program(all, with), "cross_entropy",
+                {input(0), input(1), output(0), output(1)}, groups(op.rows, with.limits.lanes),
+                all);
   launch.with(cl_long{op.vocab});
   return launch_list(std::move(launch));
 }
 
 Prepared ready(const LogSumExp& op, const Op& all, const Preparation& with) {
-  Launch launch(loss_program(with), "log_sum_exp", {input(0), output(0)},
-                groups(op.rows, with.limits.lanes), all.name);
+  Launch launch(loss_program(all, with), "log_sum_exp", {input(0), output(0)},
+                groups(op.rows, with.limits.lanes), all);
   launch.with(cl_long{op.width});
   return launch_list(std::move(launch));
 }
 
 Prepared ready(const CrossEntropyPart& op, const Op& all, const Preparation& with) {
-  Launch launch(loss_program(with), "cross_entropy_part",
-                {input(0), input(1), input(2), output(0), output(1)}, groups(op.rows, 1), all.name);
+  Launch launch(loss_program(all, with), "cross_entropy_part",
+                {input(0), input(1), input(2), output(0), output(1)}, groups(op.rows, 1), all);
   launch.with(cl_long{op.rows})
       .with(cl_long{op.vocab})
       .with(cl_long{op.first})
@@ -93,8 +95,8 @@ Prepared ready(const CrossEntropyPart& op, const Op& all, const Preparation& wit
 }
 
 Prepared ready(const CrossEntropyGrad& op, const Op& all, const Preparation& with) {
-  Launch launch(loss_program(with), "cross_entropy_grad", {input(0), input(1), input(2), output(0)},
-                groups(op.rows, with.limits.lanes), all.name);
+  Launch launch(loss_program(all, with), "cross_entropy_grad",
+                {input(0), input(1), input(2), output(0)}, groups(op.rows, with.limits.lanes), all);
   launch.with(cl_long{op.vocab}).with(cl_long{op.first}).with(static_cast<cl_float>(op.z));
   return launch_list(std::move(launch));
 }
@@ -106,10 +108,10 @@ Prepared ready(const SumSquares& op, const Op& all, const Preparation& with) {
   const std::int64_t part =
       std::max((op.count + kMostParts - 1) / kMostParts, kLeast + kLeast * (with.limits.lanes - 1));
   const std::int64_t parts = (op.count + part - 1) / part;
-  Launch sums(loss_program(with), "sum_squares", {input(0), workspace()},
-              groups(parts, with.limits.lanes), all.name);
+  Launch sums(loss_program(all, with), "sum_squares", {input(0), workspace()},
+              groups(parts, with.limits.lanes), all);
   sums.with(cl_long{op.count}).with(cl_long{part});
-  Launch total(loss_program(with), "sum_parts", {workspace(), output(0)}, groups(1, 1), all.name);
+  Launch total(loss_program(all, with), "sum_parts", {workspace(), output(0)}, groups(1, 1), all);
   total.with(cl_long{parts});
   return launch_list(std::move(sums), std::move(total));
 }

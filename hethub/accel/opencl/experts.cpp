@@ -9,8 +9,8 @@ namespace {
 Launch by_item(const char* kernel, std::vector<Argument> buffers, std::int64_t count, const Op& all,
                const Preparation& with) {
   const cl_program program =
-      with.programs.get({"experts", kExpertsSource, build_options(with.limits)});
-  return {program, kernel, std::move(buffers), items(count, with.limits.items), all.name};
+      with.programs.get({"experts", kExpertsSource, build_options(with.limits, all.dtype)});
+  return {program, kernel, std::move(buffers), items(count, with.limits.items), all};
 }
 
 std::int64_t vectors(std::int64_t width, const Preparation& with) {

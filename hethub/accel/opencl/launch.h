@@ -46,23 +46,18 @@ Grid groups(std::int64_t groups, int local);
 Grid items(std::int64_t items, int local);
 
 /// One enqueueing of a kernel whose parameters are its buffers (each a base and an offset in
-/// elements) and then scalars, which are fixed when it is made.
+/// elements of that operand; of the workspace in floats) and then scalars, which are fixed when it
+/// is made.
 class Launch {
  public:
-  /// Throws kInternal if `program` has no such kernel. `subject` names the op in messages.
+  /// Throws kInternal if `program` has no such kernel.
   Launch(cl_program program, const char* kernel, std::vector<Argument> buffers, Grid grid,
-         std::string subject);
+         const Op& op);
 
   /// Sets the next scalar; its type must be the kernel's parameter's exactly.
   Launch& with(cl_long value) { return scalar(&value, sizeof(value)); }
   Launch& with(cl_int value) { return scalar(&value, sizeof(value)); }
   Launch& with(cl_float value) { return scalar(&value, sizeof(value)); }
-
-  /// Buffers of elements of another size than a float's.
-  Launch& of_elements(std::int64_t bytes) {
-    element_bytes_ = static_cast<cl_ulong>(bytes);
-    return *this;
-  }
 
   void enqueue(cl_command_queue queue, const Operands& operands);
 
@@ -73,7 +68,7 @@ class Launch {
   std::vector<Argument> buffers_;
   Grid grid_;
   std::string subject_;
-  cl_ulong element_bytes_ = sizeof(cl_float);
+  std::vector<cl_ulong> element_bytes_;  // of each buffer
   cl_uint next_ = 0;
 };
 

@@ -27,8 +27,9 @@ struct OpenclChoices {
 
 /// Opens OpenCL device `options.device`, counted over all platforms in the driver's order.
 ///
-/// Works by what a device reports, never by its name. Only fp32 ops; GroupStart and GroupWait
-/// belong to the communicator and throw kUnsupported. Throws kUnavailable without such a device.
+/// Works by what a device reports, never by its name. Ops on f32, and on bf16 and f16 in memory
+/// with fp32 arithmetic, which asks nothing more of the device; GroupStart and GroupWait belong to
+/// the communicator and throw kUnsupported. Throws kUnavailable without such a device.
 ///
 /// On CPU devices the driver computes with `options.threads` threads: POCL_MAX_PTHREAD_COUNT is set
 /// (where the environment does not) before the first OpenCL call of the process; if the driver was

@@ -7,30 +7,33 @@
 namespace hethub::opencl {
 namespace {
 
-[[noreturn]] void unsupported(const Op& op, std::string found, std::string expected) {
-  refuse_op("opencl", op, std::move(found), std::move(expected),
-            "use dtype f32 on this kind, and the communicator for group ops");
+[[noreturn]] void refuse_group(const Op& op) {
+  refuse_op("opencl", op, "a group op", "an op of one device", "group ops are run by the executor");
 }
 
 }  // namespace
 
-std::string build_options(const DeviceLimits& limits, const std::string& more) {
+std::string build_options(const DeviceLimits& limits, DType dtype, const std::string& more) {
+  const char* narrow = dtype == DType::kBf16 ? " -DBF16" : dtype == DType::kF16 ? " -DHALF" : "";
   return text("-cl-std=CL1.2 -DWIDTH=", limits.vector_width, " -DLANES=", limits.lanes,
-              " -DITEMS=", limits.items, more);
+              " -DITEMS=", limits.items, narrow, more);
 }
 
 Prepared ready(const GroupStart& /*op*/, const Op& all, const Preparation& /*with*/) {
-  unsupported(all, "a group op", "an op of one device");
+  refuse_group(all);
 }
 
 Prepared ready(const GroupWait& /*op*/, const Op& all, const Preparation& /*with*/) {
-  unsupported(all, "a group op", "an op of one device");
+  refuse_group(all);
 }
 
 std::unique_ptr<PreparedOp> prepare_op(const Op& op, const Preparation& with) {
-  const bool every_dtype = std::holds_alternative<Accumulate>(op.body);
-  if (op.dtype != DType::kF32 && !every_dtype)
-    unsupported(op, text("dtype ", name_of(op.dtype)), "dtype f32");
+  const bool computes =
+      op.dtype == DType::kF32 || op.dtype == DType::kBf16 || op.dtype == DType::kF16;
+  if (!computes && !std::holds_alternative<Accumulate>(op.body)) {
+    refuse_op("opencl", op, text("dtype ", name_of(op.dtype)), "f32, bf16 or f16",
+              "set the plan's dtype to f32 or bf16");
+  }
   return std::visit([&](const auto& body) { return ready(body, op, with); }, op.body);
 }
 

@@ -20,8 +20,8 @@ struct Preparation {
 /// An op made ready. Throws kUnsupported, naming the op, for what this backend lacks.
 std::unique_ptr<PreparedOp> prepare_op(const Op& op, const Preparation& with);
 
-/// The options every program is built with, and `more`.
-std::string build_options(const DeviceLimits& limits, const std::string& more = {});
+/// The options every program of ops on this dtype is built with, and `more`.
+std::string build_options(const DeviceLimits& limits, DType dtype, const std::string& more = {});
 
 // One file each; every overload makes one kind of op ready.
 using Prepared = std::unique_ptr<PreparedOp>;

@@ -13,10 +13,10 @@ int columns_of(const DeviceLimits& limits) {
   return limits.is_cpu ? std::max(1, 64 / limits.vector_width) : 1;
 }
 
-cl_program rows_program(const Preparation& with) {
+cl_program rows_program(const Op& all, const Preparation& with) {
   return with.programs.get(
       {"rows", kRowsSource,
-       build_options(with.limits, text(" -DCOLUMNS=", columns_of(with.limits)))});
+       build_options(with.limits, all.dtype, text(" -DCOLUMNS=", columns_of(with.limits)))});
 }
 
 std::int64_t column_groups(std::int64_t width, const DeviceLimits& limits) {
@@ -26,14 +26,14 @@ std::int64_t column_groups(std::int64_t width, const DeviceLimits& limits) {
 
 Launch by_row(const char* kernel, std::vector<Argument> buffers, std::int64_t rows, const Op& all,
               const Preparation& with) {
-  return {rows_program(with), kernel, std::move(buffers), groups(rows, with.limits.lanes),
-          all.name};
+  return {rows_program(all, with), kernel, std::move(buffers), groups(rows, with.limits.lanes),
+          all};
 }
 
 Launch by_item(const char* kernel, std::vector<Argument> buffers, std::int64_t count, const Op& all,
                const Preparation& with) {
-  return {rows_program(with), kernel, std::move(buffers), items(count, with.limits.items),
-          all.name};
+  return {rows_program(all, with), kernel, std::move(buffers), items(count, with.limits.items),
+          all};
 }
 
 }  // namespace

@@ -1,25 +1,14 @@
 // The reduction step of collectives. The build options set also:
-//   STORED   the type in memory; LONG it is an integer, HALF it is an f16, BF16 its upper half of a
-//            float
+//   STORED   the type in memory; LONG: it is an integer
 //   ADDED    the type it is added as
 
 #if defined(DOUBLE)
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
 
-#if defined(HALF)
-#define TAKE(p, i) vload_half(i, (const __global half*)(p))
-#define GIVE(v, p, i) vstore_half_rte(v, i, (__global half*)(p))
-#elif defined(BF16)
-#define TAKE(p, i) as_float((uint)(p)[i] << 16)
-// To the nearest, ties to even; what is no number stays none.
-ushort bf16_of(float value) {
-  const uint bits = as_uint(value);
-  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (ushort)((bits >> 16) | 0x40u);
-  return (ushort)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
-}
-#define GIVE(v, p, i) (p)[i] = bf16_of(v)
-#else
+#if !defined(HALF) && !defined(BF16)
+#undef TAKE
+#undef GIVE
 #define TAKE(p, i) ((ADDED)(p)[i])
 #define GIVE(v, p, i) (p)[i] = (STORED)(v)
 #endif

@@ -23,22 +23,22 @@ DEFINE_EXP(exp_t, tv, ti, JOIN(as_float, TILE_WIDTH), JOIN(as_int, TILE_WIDTH))
 #define EACH_ROW _Pragma("unroll") for (int r = 0; r < ROWS; ++r)
 
 // tile[d][position] of rows first .. last; positions past `last` repeat it.
-void load_tile(tv* tile, const __global float* base, long stride, long first, long last) {
+void load_tile(tv* tile, const __global elem* base, long stride, long first, long last) {
   for (int t = 0; t < TILE; ++t) {
-    const __global float* row = base + min(first + t, last) * stride;
+    const __global elem* row = base + min(first + t, last) * stride;
     float* out = (float*)tile + t;
     for (int d = 0; d < HEAD_DIM; ++d) {
-      out[d * TILE] = row[d];
+      out[d * TILE] = TAKE(row, d);
     }
   }
 }
 
-void store_tile(const tv* tile, __global float* base, long stride, long first, long last) {
+void store_tile(const tv* tile, __global elem* base, long stride, long first, long last) {
   for (int t = 0; t < TILE && first + t <= last; ++t) {
-    __global float* row = base + (first + t) * stride;
+    __global elem* row = base + (first + t) * stride;
     const float* in = (const float*)tile + t;
     for (int d = 0; d < HEAD_DIM; ++d) {
-      row[d] = in[d * TILE];
+      GIVE(in[d * TILE], row, d);
     }
   }
 }
@@ -49,13 +49,44 @@ void clear_tile(tv* tile) {
   }
 }
 
+// The rows of the other side are read where they are, or, of a narrow dtype where a work-item is a
+// loop, made floats a block at a time: else each element would be widened alone.
+#if LANES == 1 && (defined(BF16) || defined(HALF))
+#define COPY_OF_ROWS(name) float name[ROWS * HEAD_DIM]
+typedef const float* Rows;
+#define ROW_TAKE(p, i) (p)[i]
+
+Rows load_rows(float* rows, const __global elem* base, long* at) {
+  EACH_ROW {
+    for (long d = 0; d < HEAD_DIM; d += WIDTH) {
+      const fv v = read_v(base + at[r] + d, HEAD_DIM - d);
+      if (HEAD_DIM - d >= WIDTH) {
+        VSTORE(v, rows + r * HEAD_DIM + d);
+        continue;
+      }
+      float part[WIDTH];
+      VSTORE(v, part);
+      for (int i = 0; d + i < HEAD_DIM; ++i) rows[r * HEAD_DIM + d + i] = part[i];
+    }
+  }
+  return rows;
+}
+#define ROW(r) ((r) * HEAD_DIM)
+#else
+#define COPY_OF_ROWS(name)
+typedef const __global elem* Rows;
+#define ROW_TAKE(p, i) TAKE(p, i)
+#define load_rows(rows, base, at) (base)
+#define ROW(r) at[r]
+#endif
+
 // s[r][position] = Σ over d of tile[d][position] · row r[d], with row r at base + at[r].
-void products(tv* s, const tv* tile, const __global float* base, const long* at) {
+void products(tv* s, const tv* tile, Rows base, const long* at) {
   tv sum[ROWS * TILE_VECTORS];
   EACH_ROW EACH_U { sum[r * TILE_VECTORS + u] = (tv)(0.0f); }
   for (int d = 0; d < HEAD_DIM; ++d) {
     EACH_ROW {
-      const tv b = (tv)(base[at[r] + d]);
+      const tv b = (tv)(ROW_TAKE(base, ROW(r) + d));
       EACH_U {
         sum[r * TILE_VECTORS + u] = FMA(tile[d * TILE_VECTORS + u], b, sum[r * TILE_VECTORS + u]);
       }
@@ -65,13 +96,12 @@ void products(tv* s, const tv* tile, const __global float* base, const long* at)
 }
 
 // tile[d][position] = tile[d][position] · factor[position] + Σ over r of p[r][position] · row r[d].
-void add_rows(tv* tile, const tv* factor, const tv* p, const __global float* base,
-              const long* at) {
+void add_rows(tv* tile, const tv* factor, const tv* p, Rows base, const long* at) {
   for (int d = 0; d < HEAD_DIM; ++d) {
     tv sum[TILE_VECTORS];
     EACH_U { sum[u] = tile[d * TILE_VECTORS + u] * factor[u]; }
     EACH_ROW {
-      const tv b = (tv)(base[at[r] + d]);
+      const tv b = (tv)(ROW_TAKE(base, ROW(r) + d));
       EACH_U { sum[u] = FMA(p[r * TILE_VECTORS + u], b, sum[u]); }
     }
     EACH_U { tile[d * TILE_VECTORS + u] = sum[u]; }
@@ -115,8 +145,8 @@ void span_of(Span* span, long first, long last, long window, const __global int*
 #define STARTS 0
 #endif
 
-GRID attention(const __global float* q, ulong q0, const __global float* k, ulong k0,
-               const __global float* v, ulong v0, STARTS_PARAMETER __global float* y, ulong y0,
+GRID attention(const __global elem* q, ulong q0, const __global elem* k, ulong k0,
+               const __global elem* v, ulong v0, STARTS_PARAMETER __global elem* y, ulong y0,
                __global float* lse, ulong lse0, long seq, long heads, long kv_heads, long window,
                float scale) {
   const long first = (long)get_global_id(0) * TILE;
@@ -128,8 +158,8 @@ GRID attention(const __global float* q, ulong q0, const __global float* k, ulong
   const long kv_stride = kv_heads * HEAD_DIM;
   const long q_at = batch * seq * q_stride + head * HEAD_DIM;
   const long kv_at = batch * seq * kv_stride + head / (heads / kv_heads) * HEAD_DIM;
-  const __global float* keys = k + k0 + kv_at;
-  const __global float* values = v + v0 + kv_at;
+  const __global elem* keys = k + k0 + kv_at;
+  const __global elem* values = v + v0 + kv_at;
 
   Span span;
   span_of(&span, first, last, window, STARTS);
@@ -148,7 +178,8 @@ GRID attention(const __global float* q, ulong q0, const __global float* k, ulong
     tv s[ROWS * TILE_VECTORS];
     tv factor[TILE_VECTORS];
     EACH_ROW { at[r] = min(j + r, last) * kv_stride; }
-    products(s, query, keys, at);
+    COPY_OF_ROWS(copy);
+    products(s, query, load_rows(copy, keys, at), at);
     const bool masked = j + ROWS - 1 > first || j < span.most_low;
     EACH_U {
       tv top = most[u];
@@ -171,7 +202,7 @@ GRID attention(const __global float* q, ulong q0, const __global float* k, ulong
       }
       sum[u] = FMA(sum[u], factor[u], part);
     }
-    add_rows(out, factor, s, values, at);
+    add_rows(out, factor, s, load_rows(copy, values, at), at);
   }
   for (int d = 0; d < HEAD_DIM; ++d) {
     EACH_U { out[d * TILE_VECTORS + u] /= sum[u]; }
@@ -185,14 +216,14 @@ GRID attention(const __global float* q, ulong q0, const __global float* k, ulong
 
 // delta[batch, head, position] = Σ over d of dy · y.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_delta(
-    const __global float* dy, ulong dy0, const __global float* y, ulong y0, __global float* delta,
+    const __global elem* dy, ulong dy0, const __global elem* y, ulong y0, __global float* delta,
     ulong delta0, long rows, long seq, long heads) {
   const long item = get_global_id(0);
   if (item >= rows * heads) return;
   const long row = item / heads;
   const long head = item - row * heads;
-  const __global float* a = dy + dy0 + item * HEAD_DIM;
-  const __global float* b = y + y0 + item * HEAD_DIM;
+  const __global elem* a = dy + dy0 + item * HEAD_DIM;
+  const __global elem* b = y + y0 + item * HEAD_DIM;
   fv sum = (fv)(0.0f);
   for (long d = 0; d < HEAD_DIM; d += WIDTH) {
     sum = FMA(read_v(a + d, HEAD_DIM - d), read_v(b + d, HEAD_DIM - d), sum);
@@ -200,11 +231,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_delta
   delta[delta0 + (row / seq * heads + head) * seq + row % seq] = sum_of(sum);
 }
 
-GRID attention_grad_query(const __global float* dy, ulong dy0, const __global float* q, ulong q0,
-                          const __global float* k, ulong k0, const __global float* v, ulong v0,
+GRID attention_grad_query(const __global elem* dy, ulong dy0, const __global elem* q, ulong q0,
+                          const __global elem* k, ulong k0, const __global elem* v, ulong v0,
                           const __global float* lse, ulong lse0,
                           STARTS_PARAMETER const __global float* delta, ulong delta0,
-                          __global float* dq, ulong dq0, long seq, long heads, long kv_heads,
+                          __global elem* dq, ulong dq0, long seq, long heads, long kv_heads,
                           long window, float scale) {
   const long first = (long)get_global_id(0) * TILE;
   if (first >= seq) return;
@@ -238,8 +269,10 @@ GRID attention_grad_query(const __global float* dy, ulong dy0, const __global fl
     tv s[ROWS * TILE_VECTORS];
     tv dp[ROWS * TILE_VECTORS];
     EACH_ROW { at[r] = min(j + r, last) * kv_stride; }
-    products(s, query, k + k0 + kv_at, at);
-    products(dp, dout, v + v0 + kv_at, at);
+    COPY_OF_ROWS(copy);
+    products(dp, dout, load_rows(copy, v + v0 + kv_at, at), at);
+    const Rows keys = load_rows(copy, k + k0 + kv_at, at);
+    products(s, query, keys, at);
     const bool masked = j + ROWS - 1 > first || j < span.most_low;
     EACH_ROW EACH_U {
       const int i = r * TILE_VECTORS + u;
@@ -250,17 +283,17 @@ GRID attention_grad_query(const __global float* dy, ulong dy0, const __global fl
       }
       s[i] = p * (dp[i] - deltas[u]) * scale;
     }
-    add_rows(dquery, one, s, k + k0 + kv_at, at);
+    add_rows(dquery, one, s, keys, at);
   }
   store_tile(dquery, dq + dq0 + q_at, q_stride, first, last);
 }
 
 // A tile of keys; every query head that reads them, in order, and every query that sees them.
-GRID attention_grad_key(const __global float* dy, ulong dy0, const __global float* q, ulong q0,
-                        const __global float* k, ulong k0, const __global float* v, ulong v0,
+GRID attention_grad_key(const __global elem* dy, ulong dy0, const __global elem* q, ulong q0,
+                        const __global elem* k, ulong k0, const __global elem* v, ulong v0,
                         const __global float* lse, ulong lse0,
                         STARTS_PARAMETER const __global float* delta, ulong delta0,
-                        __global float* dk, ulong dk0, __global float* dv, ulong dv0, long seq,
+                        __global elem* dk, ulong dk0, __global elem* dv, ulong dv0, long seq,
                         long heads, long kv_heads, long window, float scale) {
   const long first = (long)get_global_id(0) * TILE;
   if (first >= seq) return;
@@ -290,8 +323,6 @@ GRID attention_grad_key(const __global float* dy, ulong dy0, const __global floa
   for (long head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const long q_at = batch * seq * q_stride + head * HEAD_DIM;
     const long row_at = (batch * heads + head) * seq;
-    const __global float* queries = q + q0 + q_at;
-    const __global float* douts = dy + dy0 + q_at;
     for (long i = first; i < end; i += ROWS) {
       long at[ROWS];
       int query[ROWS];
@@ -315,8 +346,12 @@ GRID attention_grad_key(const __global float* dy, ulong dy0, const __global floa
       const bool masked = i < last || most_low > first;
       tv s[ROWS * TILE_VECTORS];
       tv dp[ROWS * TILE_VECTORS];
-      products(s, key, queries, at);
-      products(dp, value, douts, at);
+      COPY_OF_ROWS(query_copy);
+      COPY_OF_ROWS(dout_copy);
+      const Rows query_rows = load_rows(query_copy, q + q0 + q_at, at);
+      const Rows dout_rows = load_rows(dout_copy, dy + dy0 + q_at, at);
+      products(s, key, query_rows, at);
+      products(dp, value, dout_rows, at);
       EACH_ROW EACH_U {
         const int e = r * TILE_VECTORS + u;
         tv p = exp_t(s[e] * scale - logs[r]);
@@ -326,8 +361,8 @@ GRID attention_grad_key(const __global float* dy, ulong dy0, const __global floa
         s[e] = p;
         dp[e] = p * (dp[e] - deltas[r]) * scale;
       }
-      add_rows(dvalue, one, s, douts, at);
-      add_rows(dkey, one, dp, queries, at);
+      add_rows(dvalue, one, s, dout_rows, at);
+      add_rows(dkey, one, dp, query_rows, at);
     }
   }
   store_tile(dkey, dk + dk0 + kv_at, kv_stride, first, last);

@@ -2,6 +2,7 @@
 //   WIDTH  floats in a vector (4, 8 or 16)
 //   LANES  work-items that share a row (1 where a work-item is a loop, as on CPUs)
 //   ITEMS  work-items of a group in kernels that work element by element
+//   BF16, HALF  the op's dtype, if it is not f32
 // Buffers come as a base and an offset in elements, since OpenCL has no pointer into a buffer.
 
 #define JOIN2(a, b) a##b
@@ -40,8 +41,77 @@ typedef JOIN(int, WIDTH) iv;
   }
 DEFINE_EXP(exp_v, fv, iv, JOIN(as_float, WIDTH), JOIN(as_int, WIDTH))
 
-// The next WIDTH floats, or the `left` that there are and zeros.
-fv read_v(const __global float* p, long left) {
+// An element of the op's dtype as memory holds it; kernels compute on floats. What an op leaves in
+// f32 whatever its dtype (sums, gradients of parameters, logs of sums) is float in every build.
+// takeN and giveN are of N elements at once.
+#if defined(BF16)
+typedef ushort elem;
+#define TAKE(p, i) as_float((uint)(p)[i] << 16)
+#define GIVE(v, p, i) (p)[i] = bf16_of(v)
+// To the nearest, ties to even; what is no number stays none.
+#define BF16_OF(bits)                                               \
+  ((bits & 0x7FFFFFFFu) > 0x7F800000u ? ((bits >> 16) | 0x40u)      \
+                                      : ((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16))
+ushort bf16_of(float value) {
+  const uint bits = as_uint(value);
+  return (ushort)BF16_OF(bits);
+}
+#define DEFINE_VECTORS(N)                                                                  \
+  JOIN(float, N) JOIN(take, N)(const __global elem* p) {                                   \
+    return JOIN(as_float, N)(JOIN(convert_uint, N)(JOIN(vload, N)(0, p)) << 16);           \
+  }                                                                                        \
+  void JOIN(give, N)(JOIN(float, N) v, __global elem* p) {                                 \
+    const JOIN(uint, N) bits = JOIN(as_uint, N)(v);                                        \
+    JOIN(vstore, N)(JOIN(convert_ushort, N)(BF16_OF(bits)), 0, p);                         \
+  }
+#elif defined(HALF)
+typedef ushort elem;
+#define TAKE(p, i) vload_half(i, (const __global half*)(p))
+#define GIVE(v, p, i) vstore_half_rte(v, i, (__global half*)(p))
+#define DEFINE_VECTORS(N)                                                                  \
+  JOIN(float, N) JOIN(take, N)(const __global elem* p) {                                   \
+    return JOIN(vload_half, N)(0, (const __global half*)p);                                \
+  }                                                                                        \
+  void JOIN(give, N)(JOIN(float, N) v, __global elem* p) {                                 \
+    JOIN(JOIN(vstore_half, N), _rte)(v, 0, (__global half*)p);                             \
+  }
+#else
+typedef float elem;
+#define TAKE(p, i) (p)[i]
+#define GIVE(v, p, i) (p)[i] = (v)
+#define DEFINE_VECTORS(N)                                                                  \
+  JOIN(float, N) JOIN(take, N)(const __global elem* p) { return JOIN(vload, N)(0, p); }    \
+  void JOIN(give, N)(JOIN(float, N) v, __global elem* p) { JOIN(vstore, N)(v, 0, p); }
+#endif
+DEFINE_VECTORS(16)
+#if WIDTH != 16
+DEFINE_VECTORS(WIDTH)
+#endif
+
+// The next WIDTH elements, or the `left` that there are and zeros.
+fv read_v(const __global elem* p, long left) {
+  if (left >= WIDTH) return JOIN(take, WIDTH)(p);
+  float part[WIDTH];
+  for (int i = 0; i < WIDTH; ++i) {
+    part[i] = i < left ? TAKE(p, i) : 0.0f;
+  }
+  return VLOAD(part);
+}
+
+void write_v(fv v, __global elem* p, long left) {
+  if (left >= WIDTH) {
+    JOIN(give, WIDTH)(v, p);
+    return;
+  }
+  float part[WIDTH];
+  VSTORE(v, part);
+  for (int i = 0; i < left; ++i) {
+    GIVE(part[i], p, i);
+  }
+}
+
+// The same of floats.
+fv read_f(const __global float* p, long left) {
   if (left >= WIDTH) return VLOAD(p);
   float part[WIDTH];
   for (int i = 0; i < WIDTH; ++i) {
@@ -50,7 +120,7 @@ fv read_v(const __global float* p, long left) {
   return VLOAD(part);
 }
 
-void write_v(fv v, __global float* p, long left) {
+void write_f(fv v, __global float* p, long left) {
   if (left >= WIDTH) {
     VSTORE(v, p);
     return;

@@ -6,18 +6,18 @@
   const long left = n - i;                       \
   if (left <= 0) return
 
-ELEMENTWISE add(const __global float* a, ulong a0, const __global float* b, ulong b0,
-                __global float* y, ulong y0, long n) {
+ELEMENTWISE add(const __global elem* a, ulong a0, const __global elem* b, ulong b0,
+                __global elem* y, ulong y0, long n) {
   BEGIN;
   write_v(read_v(a + a0 + i, left) + read_v(b + b0 + i, left), y + y0 + i, left);
 }
 
-ELEMENTWISE convert(const __global float* x, ulong x0, __global float* y, ulong y0, long n) {
+ELEMENTWISE convert(const __global float* x, ulong x0, __global elem* y, ulong y0, long n) {
   BEGIN;
-  write_v(read_v(x + x0 + i, left), y + y0 + i, left);
+  write_v(read_f(x + x0 + i, left), y + y0 + i, left);
 }
 
-ELEMENTWISE fill(__global float* x, ulong x0, long n, float value) {
+ELEMENTWISE fill(__global elem* x, ulong x0, long n, float value) {
   BEGIN;
   write_v((fv)(value), x + x0 + i, left);
 }
@@ -25,16 +25,16 @@ ELEMENTWISE fill(__global float* x, ulong x0, long n, float value) {
 // exp(-88) is still a normal number; below it the product is 0 to single precision anyway.
 fv sigmoid(fv x) { return 1.0f / (1.0f + exp_v(x < -88.0f ? (fv)(88.0f) : -x)); }
 
-ELEMENTWISE silu_mul(const __global float* gate, ulong gate0, const __global float* up, ulong up0,
-                     __global float* y, ulong y0, long n) {
+ELEMENTWISE silu_mul(const __global elem* gate, ulong gate0, const __global elem* up, ulong up0,
+                     __global elem* y, ulong y0, long n) {
   BEGIN;
   const fv g = read_v(gate + gate0 + i, left);
   write_v(g * sigmoid(g) * read_v(up + up0 + i, left), y + y0 + i, left);
 }
 
-ELEMENTWISE silu_mul_grad(const __global float* dy, ulong dy0, const __global float* gate,
-                          ulong gate0, const __global float* up, ulong up0, __global float* dgate,
-                          ulong dgate0, __global float* dup, ulong dup0, long n) {
+ELEMENTWISE silu_mul_grad(const __global elem* dy, ulong dy0, const __global elem* gate,
+                          ulong gate0, const __global elem* up, ulong up0, __global elem* dgate,
+                          ulong dgate0, __global elem* dup, ulong dup0, long n) {
   BEGIN;
   const fv d = read_v(dy + dy0 + i, left);
   const fv g = read_v(gate + gate0 + i, left);
@@ -48,14 +48,14 @@ ELEMENTWISE silu_mul_grad(const __global float* dy, ulong dy0, const __global fl
 #define GELU_SLOPE 1.5957691216f
 #define GELU_CUBIC 0.044715f
 
-ELEMENTWISE gelu(const __global float* x, ulong x0, __global float* y, ulong y0, long n) {
+ELEMENTWISE gelu(const __global elem* x, ulong x0, __global elem* y, ulong y0, long n) {
   BEGIN;
   const fv v = read_v(x + x0 + i, left);
   write_v(v * sigmoid(GELU_SLOPE * v * (1.0f + GELU_CUBIC * v * v)), y + y0 + i, left);
 }
 
-ELEMENTWISE gelu_grad(const __global float* dy, ulong dy0, const __global float* x, ulong x0,
-                      __global float* dx, ulong dx0, long n) {
+ELEMENTWISE gelu_grad(const __global elem* dy, ulong dy0, const __global elem* x, ulong x0,
+                      __global elem* dx, ulong dx0, long n) {
   BEGIN;
   const fv v = read_v(x + x0 + i, left);
   const fv s = sigmoid(GELU_SLOPE * v * (1.0f + GELU_CUBIC * v * v));
@@ -73,13 +73,13 @@ ELEMENTWISE adamw(__global float* parameter, ulong parameter0, __global float* f
   __global float* pp = parameter + parameter0 + i;
   __global float* pm = first + first0 + i;
   __global float* pv = second + second0 + i;
-  const fv g = read_v(gradient + gradient0 + i, left) * s[5];
-  const fv m = s[1] * read_v(pm, left) + (1.0f - s[1]) * g;
-  const fv v = s[2] * read_v(pv, left) + (1.0f - s[2]) * g * g;
-  fv p = read_v(pp, left);
+  const fv g = read_f(gradient + gradient0 + i, left) * s[5];
+  const fv m = s[1] * read_f(pm, left) + (1.0f - s[1]) * g;
+  const fv v = s[2] * read_f(pv, left) + (1.0f - s[2]) * g * g;
+  fv p = read_f(pp, left);
   if (decay) p -= s[0] * s[4] * p;
   p -= s[0] * (m / s[6]) / (sqrt(v / s[7]) + s[3]);
-  write_v(p, pp, left);
-  write_v(m, pm, left);
-  write_v(v, pv, left);
+  write_f(p, pp, left);
+  write_f(m, pm, left);
+  write_f(v, pv, left);
 }

@@ -5,21 +5,22 @@
 
 // The expert whose logit comes next after that of expert `last`: the largest of those that are
 // smaller, or equal and later.
-int next_choice(const __global float* logits, long experts, int last) {
+int next_choice(const __global elem* logits, long experts, int last) {
   int best = -1;
   for (int expert = 0; expert < experts; ++expert) {
-    const float logit = logits[expert];
-    const bool comes = last < 0 || logit < logits[last] || (logit == logits[last] && expert > last);
-    if (comes && (best < 0 || logit > logits[best])) best = expert;
+    const float logit = TAKE(logits, expert);
+    const bool comes = last < 0 || logit < TAKE(logits, last) ||
+                       (logit == TAKE(logits, last) && expert > last);
+    if (comes && (best < 0 || logit > TAKE(logits, best))) best = expert;
   }
   return best < 0 ? 0 : best;
 }
 
-ITEMWISE route(const __global float* logits, ulong logits0, __global float* weights, ulong weights0,
+ITEMWISE route(const __global elem* logits, ulong logits0, __global float* weights, ulong weights0,
                __global int* choices, ulong choices0, long rows, long experts, long top) {
   const long row = get_global_id(0);
   if (row >= rows) return;
-  const __global float* logit = logits + logits0 + row * experts;
+  const __global elem* logit = logits + logits0 + row * experts;
   __global float* weight = weights + weights0 + row * top;
   __global int* choice = choices + choices0 + row * top;
   float sum = 0.0f;
@@ -27,7 +28,7 @@ ITEMWISE route(const __global float* logits, ulong logits0, __global float* weig
   for (long k = 0; k < top; ++k) {
     before = next_choice(logit, experts, before);
     choice[k] = before;
-    weight[k] = exp(logit[before] - logit[choice[0]]);
+    weight[k] = exp(TAKE(logit, before) - TAKE(logit, choice[0]));
     sum += weight[k];
   }
   for (long k = 0; k < top; ++k) weight[k] /= sum;
@@ -45,25 +46,25 @@ ITEMWISE expert_loads(const __global int* choices, ulong choices0, __global floa
 }
 
 // `factor` is balance · experts / sequence; without it the loads are not read.
-ITEMWISE route_grad(const __global float* dweights, ulong dweights0, const __global float* logits,
+ITEMWISE route_grad(const __global float* dweights, ulong dweights0, const __global elem* logits,
                     ulong logits0, const __global float* weights, ulong weights0,
                     const __global int* choices, ulong choices0, const __global float* loads,
-                    ulong loads0, __global float* dlogits, ulong dlogits0, long rows, long experts,
+                    ulong loads0, __global elem* dlogits, ulong dlogits0, long rows, long experts,
                     long top, long sequence, float factor) {
   const long row = get_global_id(0);
   if (row >= rows) return;
   const __global float* dweight = dweights + dweights0 + row * top;
-  const __global float* logit = logits + logits0 + row * experts;
+  const __global elem* logit = logits + logits0 + row * experts;
   const __global float* weight = weights + weights0 + row * top;
   const __global int* choice = choices + choices0 + row * top;
   const __global float* load = loads + loads0 + row / sequence * experts;
-  float most = logit[0];
+  float most = TAKE(logit, 0);
   float sum = 0.0f;
   float loaded = 0.0f;
   if (factor != 0.0f) {
-    for (long e = 1; e < experts; ++e) most = MAX(logit[e], most);
+    for (long e = 1; e < experts; ++e) most = MAX(TAKE(logit, e), most);
     for (long e = 0; e < experts; ++e) {
-      const float p = exp(logit[e] - most);
+      const float p = exp(TAKE(logit, e) - most);
       sum += p;
       loaded += p * load[e];
     }
@@ -73,11 +74,11 @@ ITEMWISE route_grad(const __global float* dweights, ulong dweights0, const __glo
   for (long k = 0; k < top; ++k) mean += weight[k] * dweight[k];
   for (long e = 0; e < experts; ++e) {
     float slope = 0.0f;
-    if (factor != 0.0f) slope = factor * (exp(logit[e] - most) / sum) * (load[e] - loaded);
+    if (factor != 0.0f) slope = factor * (exp(TAKE(logit, e) - most) / sum) * (load[e] - loaded);
     for (long k = 0; k < top; ++k) {
       if (choice[k] == e) slope += weight[k] * (dweight[k] - mean);
     }
-    dlogits[dlogits0 + row * experts + e] = slope;
+    GIVE(slope, dlogits, dlogits0 + row * experts + e);
   }
 }
 
@@ -109,8 +110,8 @@ ITEMWISE sort_choices(const __global int* choices, ulong choices0, __global int*
   }
 }
 
-ITEMWISE take_rows(const __global float* x, ulong x0, const __global int* order, ulong order0,
-                   const __global float* weights, ulong weights0, __global float* y, ulong y0,
+ITEMWISE take_rows(const __global elem* x, ulong x0, const __global int* order, ulong order0,
+                   const __global float* weights, ulong weights0, __global elem* y, ulong y0,
                    long width, long top, long slots, int weighted) {
   const long vectors = (width + WIDTH - 1) / WIDTH;
   const long item = get_global_id(0);
@@ -126,8 +127,8 @@ ITEMWISE take_rows(const __global float* x, ulong x0, const __global int* order,
   write_v(v, y + y0 + slot * width + c, width - c);
 }
 
-ITEMWISE sum_rows(const __global float* x, ulong x0, const __global int* order, ulong order0,
-                  const __global float* weights, ulong weights0, __global float* y, ulong y0,
+ITEMWISE sum_rows(const __global elem* x, ulong x0, const __global int* order, ulong order0,
+                  const __global float* weights, ulong weights0, __global elem* y, ulong y0,
                   long rows, long width, long top, long slots, int weighted) {
   const long vectors = (width + WIDTH - 1) / WIDTH;
   const long item = get_global_id(0);
@@ -144,7 +145,7 @@ ITEMWISE sum_rows(const __global float* x, ulong x0, const __global int* order, 
   write_v(sum, y + y0 + row * width + c, width - c);
 }
 
-ITEMWISE sum_rows_grad_weight(const __global float* dy, ulong dy0, const __global float* x,
+ITEMWISE sum_rows_grad_weight(const __global elem* dy, ulong dy0, const __global elem* x,
                               ulong x0, const __global int* order, ulong order0,
                               __global float* dweights, ulong dweights0, long choices, long width,
                               long top, long slots) {
@@ -153,8 +154,8 @@ ITEMWISE sum_rows_grad_weight(const __global float* dy, ulong dy0, const __globa
   const long slot = order[order0 + slots + choice];
   fv sum = (fv)(0.0f);
   if (slot >= 0) {
-    const __global float* a = dy + dy0 + choice / top * width;
-    const __global float* b = x + x0 + slot * width;
+    const __global elem* a = dy + dy0 + choice / top * width;
+    const __global elem* b = x + x0 + slot * width;
     for (long c = 0; c < width; c += WIDTH) {
       sum = FMA(read_v(a + c, width - c), read_v(b + c, width - c), sum);
     }
@@ -169,8 +170,8 @@ long expert_of(const __global int* starts, long experts, long slot) {
   return expert;
 }
 
-ITEMWISE expert_linear(const __global float* x, ulong x0, const __global float* w, ulong w0,
-                       const __global int* starts, ulong starts0, __global float* y, ulong y0,
+ITEMWISE expert_linear(const __global elem* x, ulong x0, const __global elem* w, ulong w0,
+                       const __global int* starts, ulong starts0, __global elem* y, ulong y0,
                        long slots, long in, long out, long experts) {
   const long item = get_global_id(0);
   if (item >= slots * out) return;
@@ -178,19 +179,19 @@ ITEMWISE expert_linear(const __global float* x, ulong x0, const __global float* 
   const long expert = expert_of(starts + starts0, experts, slot);
   fv sum = (fv)(0.0f);
   if (expert < experts) {
-    const __global float* a = x + x0 + slot * in;
-    const __global float* b = w + w0 + (expert * out + item % out) * in;
+    const __global elem* a = x + x0 + slot * in;
+    const __global elem* b = w + w0 + (expert * out + item % out) * in;
     for (long c = 0; c < in; c += WIDTH) sum = FMA(read_v(a + c, in - c), read_v(b + c, in - c), sum);
   }
-  y[y0 + item] = sum_of(sum);
+  GIVE(sum_of(sum), y, y0 + item);
 }
 
 // Terms are summed in parts of 64, and the parts added up.
 #define PART 64
 
-ITEMWISE expert_linear_grad_input(const __global float* dy, ulong dy0, const __global float* w,
+ITEMWISE expert_linear_grad_input(const __global elem* dy, ulong dy0, const __global elem* w,
                                   ulong w0, const __global int* starts, ulong starts0,
-                                  __global float* dx, ulong dx0, long slots, long in, long out,
+                                  __global elem* dx, ulong dx0, long slots, long in, long out,
                                   long experts) {
   const long vectors = (in + WIDTH - 1) / WIDTH;
   const long item = get_global_id(0);
@@ -202,14 +203,14 @@ ITEMWISE expert_linear_grad_input(const __global float* dy, ulong dy0, const __g
   for (long from = 0; expert < experts && from < out; from += PART) {
     fv part = (fv)(0.0f);
     for (long o = from; o < min(from + PART, out); ++o) {
-      part += dy[dy0 + slot * out + o] * read_v(w + w0 + (expert * out + o) * in + c, in - c);
+      part += TAKE(dy, dy0 + slot * out + o) * read_v(w + w0 + (expert * out + o) * in + c, in - c);
     }
     sum += part;
   }
   write_v(sum, dx + dx0 + slot * in + c, in - c);
 }
 
-ITEMWISE expert_linear_grad_weight(const __global float* dy, ulong dy0, const __global float* x,
+ITEMWISE expert_linear_grad_weight(const __global elem* dy, ulong dy0, const __global elem* x,
                                    ulong x0, const __global int* starts, ulong starts0,
                                    __global float* dw, ulong dw0, long slots, long in, long out,
                                    long experts) {
@@ -225,9 +226,9 @@ ITEMWISE expert_linear_grad_weight(const __global float* dy, ulong dy0, const __
   for (long from = starts[starts0 + expert]; from < end; from += PART) {
     fv part = (fv)(0.0f);
     for (long slot = from; slot < min(from + PART, end); ++slot) {
-      part += dy[dy0 + slot * out + row % out] * read_v(x + x0 + slot * in + c, in - c);
+      part += TAKE(dy, dy0 + slot * out + row % out) * read_v(x + x0 + slot * in + c, in - c);
     }
     sum += part;
   }
-  write_v(read_v(to, in - c) + sum, to, in - c);
+  write_f(read_f(to, in - c) + sum, to, in - c);
 }

@@ -5,11 +5,11 @@
   for (long c = (long)get_local_id(0) * WIDTH; c < width; c += LANES * WIDTH)
 
 // `read_v` with what is not there at minus infinity, whose exponential is 0.
-fv read_logits(const __global float* p, long left) {
-  if (left >= WIDTH) return VLOAD(p);
+fv read_logits(const __global elem* p, long left) {
+  if (left >= WIDTH) return JOIN(take, WIDTH)(p);
   float part[WIDTH];
   for (int i = 0; i < WIDTH; ++i) {
-    part[i] = i < left ? p[i] : -INFINITY;
+    part[i] = i < left ? TAKE(p, i) : -INFINITY;
   }
   return VLOAD(part);
 }
@@ -39,34 +39,34 @@ fv read_logits(const __global float* p, long left) {
   }                                                                   \
   const float log_sum = log(group_sum(sum_of(sum), scratch));
 
-ROWS cross_entropy(const __global float* logits, ulong logits0, const __global int* labels,
+ROWS cross_entropy(const __global elem* logits, ulong logits0, const __global int* labels,
                    ulong labels0, __global float* losses, ulong losses0, __global float* lse,
                    ulong lse0, long vocab) {
   __local float scratch[LANES];
   const long row = get_group_id(0);
-  const __global float* in = logits + logits0 + row * vocab;
+  const __global elem* in = logits + logits0 + row * vocab;
   LOG_SUM_EXP(in, vocab, top, log_sum)
   if (get_local_id(0) != 0) return;
   const int label = labels[labels0 + row];
   lse[lse0 + row] = top + log_sum;
   float loss = 0.0f;
   if (label != -100) {
-    loss = label >= 0 && label < vocab ? log_sum + (top - in[label]) : NAN;
+    loss = label >= 0 && label < vocab ? log_sum + (top - TAKE(in, label)) : NAN;
   }
   losses[losses0 + row] = loss;
 }
 
-ROWS log_sum_exp(const __global float* x, ulong x0, __global float* lse, ulong lse0, long width) {
+ROWS log_sum_exp(const __global elem* x, ulong x0, __global float* lse, ulong lse0, long width) {
   __local float scratch[LANES];
   const long row = get_group_id(0);
-  const __global float* in = x + x0 + row * width;
+  const __global elem* in = x + x0 + row * width;
   LOG_SUM_EXP(in, width, top, log_sum)
   if (get_local_id(0) == 0) lse[lse0 + row] = top + log_sum;
 }
 
 // One work-item a row: a row is no more than a number for each part.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void cross_entropy_part(
-    const __global float* logits, ulong logits0, const __global int* labels, ulong labels0,
+    const __global elem* logits, ulong logits0, const __global int* labels, ulong labels0,
     const __global float* lses, ulong lses0, __global float* losses, ulong losses0,
     __global float* lse, ulong lse0, long rows, long vocab, long first, long of, long parts) {
   const long row = get_group_id(0);
@@ -81,34 +81,39 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void cross_entropy_part(
   float loss = 0.0f;
   if (label != -100 && (label < 0 || label >= of)) loss = NAN;
   if (label != -100 && column >= 0 && column < vocab) {
-    loss = log_sum + (top - logits[logits0 + row * vocab + column]);
+    loss = log_sum + (top - TAKE(logits, logits0 + row * vocab + column));
   }
   lse[lse0 + row] = top + log_sum;
   losses[losses0 + row] = loss;
 }
 
-ROWS cross_entropy_grad(const __global float* logits, ulong logits0, const __global int* labels,
+ROWS cross_entropy_grad(const __global elem* logits, ulong logits0, const __global int* labels,
                         ulong labels0, const __global float* lse, ulong lse0,
-                        __global float* dlogits, ulong dlogits0, long vocab, long first,
+                        __global elem* dlogits, ulong dlogits0, long vocab, long first,
                         float z) {
   const long row = get_group_id(0);
-  const __global float* in = logits + logits0 + row * vocab;
-  __global float* out = dlogits + dlogits0 + row * vocab;
+  const __global elem* in = logits + logits0 + row * vocab;
+  __global elem* out = dlogits + dlogits0 + row * vocab;
   const int label = labels[labels0 + row];
   const long column = label - first;
   const float shift = lse[lse0 + row];
   const float slope = 1.0f + 2.0f * z * shift;
   EACH_VECTOR(c, vocab) {
     const long left = vocab - c;
-    const fv p = exp_v(read_v(in + c, left) - shift);
-    write_v(label == -100 ? (fv)(0.0f) : slope * p, out + c, left);
-    if (label == -100 || column < c || column >= c + WIDTH || column >= vocab) continue;
-    out[column] -= 1.0f;
+    fv slopes = slope * exp_v(read_v(in + c, left) - shift);
+    if (label == -100) slopes = (fv)(0.0f);
+    if (label != -100 && column >= c && column < c + WIDTH) {
+      float part[WIDTH];
+      VSTORE(slopes, part);
+      part[column - c] -= 1.0f;
+      slopes = VLOAD(part);
+    }
+    write_v(slopes, out + c, left);
   }
 }
 
 // Σ x² of one part of x per group, `part` elements long.
-ROWS sum_squares(const __global float* x, ulong x0, __global float* parts, ulong parts0, long n,
+ROWS sum_squares(const __global elem* x, ulong x0, __global float* parts, ulong parts0, long n,
                  long part) {
   __local float scratch[LANES];
   const long begin = (long)get_group_id(0) * part;

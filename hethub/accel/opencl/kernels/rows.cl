@@ -16,13 +16,13 @@ fv centred_squares(fv v, long left) {
   return VLOAD(part);
 }
 
-ROWS rms_norm(const __global float* x, ulong x0, const __global float* gain, ulong gain0,
-              __global float* y, ulong y0, __global float* rstd, ulong rstd0, long width,
+ROWS rms_norm(const __global elem* x, ulong x0, const __global elem* gain, ulong gain0,
+              __global elem* y, ulong y0, __global float* rstd, ulong rstd0, long width,
               float eps) {
   __local float scratch[LANES];
   const long row = get_group_id(0);
-  const __global float* in = x + x0 + row * width;
-  __global float* out = y + y0 + row * width;
+  const __global elem* in = x + x0 + row * width;
+  __global elem* out = y + y0 + row * width;
   fv sum = (fv)(0.0f);
   EACH_VECTOR(c, width) {
     const fv v = read_v(in + c, width - c);
@@ -36,14 +36,14 @@ ROWS rms_norm(const __global float* x, ulong x0, const __global float* gain, ulo
   if (get_local_id(0) == 0) rstd[rstd0 + row] = r;
 }
 
-ROWS rms_norm_grad_input(const __global float* dy, ulong dy0, const __global float* x, ulong x0,
-                         const __global float* gain, ulong gain0, const __global float* rstd,
-                         ulong rstd0, __global float* dx, ulong dx0, long width) {
+ROWS rms_norm_grad_input(const __global elem* dy, ulong dy0, const __global elem* x, ulong x0,
+                         const __global elem* gain, ulong gain0, const __global float* rstd,
+                         ulong rstd0, __global elem* dx, ulong dx0, long width) {
   __local float scratch[LANES];
   const long row = get_group_id(0);
-  const __global float* d = dy + dy0 + row * width;
-  const __global float* in = x + x0 + row * width;
-  __global float* out = dx + dx0 + row * width;
+  const __global elem* d = dy + dy0 + row * width;
+  const __global elem* in = x + x0 + row * width;
+  __global elem* out = dx + dx0 + row * width;
   fv sum = (fv)(0.0f);
   EACH_VECTOR(c, width) {
     const long left = width - c;
@@ -58,14 +58,14 @@ ROWS rms_norm_grad_input(const __global float* dy, ulong dy0, const __global flo
   }
 }
 
-ROWS layer_norm(const __global float* x, ulong x0, const __global float* gain, ulong gain0,
-                const __global float* bias, ulong bias0, __global float* y, ulong y0,
+ROWS layer_norm(const __global elem* x, ulong x0, const __global elem* gain, ulong gain0,
+                const __global elem* bias, ulong bias0, __global elem* y, ulong y0,
                 __global float* mean, ulong mean0, __global float* rstd, ulong rstd0, long width,
                 float eps) {
   __local float scratch[LANES];
   const long row = get_group_id(0);
-  const __global float* in = x + x0 + row * width;
-  __global float* out = y + y0 + row * width;
+  const __global elem* in = x + x0 + row * width;
+  __global elem* out = y + y0 + row * width;
   fv sum = (fv)(0.0f);
   EACH_VECTOR(c, width) { sum += read_v(in + c, width - c); }
   const float m = group_sum(sum_of(sum), scratch) / (float)width;
@@ -92,15 +92,15 @@ ROWS layer_norm(const __global float* x, ulong x0, const __global float* gain, u
 }
 
 // Where a row ends within a vector, the gain read as 0 leaves out what is past it.
-ROWS layer_norm_grad_input(const __global float* dy, ulong dy0, const __global float* x, ulong x0,
-                           const __global float* gain, ulong gain0, const __global float* mean,
+ROWS layer_norm_grad_input(const __global elem* dy, ulong dy0, const __global elem* x, ulong x0,
+                           const __global elem* gain, ulong gain0, const __global float* mean,
                            ulong mean0, const __global float* rstd, ulong rstd0,
-                           __global float* dx, ulong dx0, long width) {
+                           __global elem* dx, ulong dx0, long width) {
   __local float scratch[LANES];
   const long row = get_group_id(0);
-  const __global float* d = dy + dy0 + row * width;
-  const __global float* in = x + x0 + row * width;
-  __global float* out = dx + dx0 + row * width;
+  const __global elem* d = dy + dy0 + row * width;
+  const __global elem* in = x + x0 + row * width;
+  __global elem* out = dx + dx0 + row * width;
   const float m = mean[mean0 + row];
   const float r = rstd[rstd0 + row];
   fv sum = (fv)(0.0f);
@@ -120,8 +120,8 @@ ROWS layer_norm_grad_input(const __global float* dy, ulong dy0, const __global f
   }
 }
 
-ITEMWISE add_bias(const __global float* x, ulong x0, const __global float* bias, ulong bias0,
-                  __global float* y, ulong y0, long rows, long width) {
+ITEMWISE add_bias(const __global elem* x, ulong x0, const __global elem* bias, ulong bias0,
+                  __global elem* y, ulong y0, long rows, long width) {
   const long vectors = (width + WIDTH - 1) / WIDTH;
   const long item = get_global_id(0);
   if (item >= rows * vectors) return;
@@ -156,8 +156,8 @@ ITEMWISE add_bias(const __global float* x, ulong x0, const __global float* bias,
     const long at = column + c * WIDTH;                                         \
     const long left = width - at;                                               \
     const fv sum = over_lanes(total[c], scratch);                               \
-    __global float* out = RESULT + at;                                          \
-    if (left > 0 && get_local_id(0) == 0) write_v(read_v(out, left) + sum, out, left); \
+    __global float* out = RESULT + at;                                         \
+    if (left > 0 && get_local_id(0) == 0) write_f(read_f(out, left) + sum, out, left); \
   }
 
 #if LANES == 1
@@ -173,7 +173,7 @@ fv over_lanes(fv v, __local float* scratch) {
 }
 #endif
 
-ROWS rms_norm_grad_gain(const __global float* dy, ulong dy0, const __global float* x, ulong x0,
+ROWS rms_norm_grad_gain(const __global elem* dy, ulong dy0, const __global elem* x, ulong x0,
                         const __global float* rstd, ulong rstd0, __global float* dgain,
                         ulong dgain0, long rows, long width) {
   SUM_COLUMNS(read_v(dy + dy0 + row * width + at, left) *
@@ -181,7 +181,7 @@ ROWS rms_norm_grad_gain(const __global float* dy, ulong dy0, const __global floa
               dgain + dgain0)
 }
 
-ROWS layer_norm_grad_gain(const __global float* dy, ulong dy0, const __global float* x, ulong x0,
+ROWS layer_norm_grad_gain(const __global elem* dy, ulong dy0, const __global elem* x, ulong x0,
                           const __global float* mean, ulong mean0, const __global float* rstd,
                           ulong rstd0, __global float* dgain, ulong dgain0, long rows,
                           long width) {
@@ -191,13 +191,13 @@ ROWS layer_norm_grad_gain(const __global float* dy, ulong dy0, const __global fl
               dgain + dgain0)
 }
 
-ROWS bias_grad(const __global float* dy, ulong dy0, __global float* db, ulong db0, long rows,
+ROWS bias_grad(const __global elem* dy, ulong dy0, __global float* db, ulong db0, long rows,
                long width) {
   SUM_COLUMNS(read_v(dy + dy0 + row * width + at, left), db + db0)
 }
 
-ITEMWISE rope(const __global float* x, ulong x0, const __global int* positions, ulong positions0,
-              const __global float* table, ulong table0, __global float* y, ulong y0, long rows,
+ITEMWISE rope(const __global elem* x, ulong x0, const __global int* positions, ulong positions0,
+              const __global float* table, ulong table0, __global elem* y, ulong y0, long rows,
               long heads, long head_dim, long table_rows, float sign) {
   const long item = get_global_id(0);
   if (item >= rows * heads) return;
@@ -205,14 +205,14 @@ ITEMWISE rope(const __global float* x, ulong x0, const __global int* positions, 
   const long position = positions[positions0 + item / heads];
   const bool known = position >= 0 && position < table_rows;
   const __global float* cosines = table + table0 + (known ? position : 0) * head_dim;
-  const __global float* in = x + x0 + item * head_dim;
-  __global float* out = y + y0 + item * head_dim;
+  const __global elem* in = x + x0 + item * head_dim;
+  __global elem* out = y + y0 + item * head_dim;
   for (long j = 0; j < half_dim; j += WIDTH) {
     const long left = half_dim - j;
     const fv a = read_v(in + j, left);
     const fv b = read_v(in + half_dim + j, left);
-    const fv c = known ? read_v(cosines + j, left) : (fv)(NAN);
-    const fv s = sign * read_v(cosines + half_dim + j, left);
+    const fv c = known ? read_f(cosines + j, left) : (fv)(NAN);
+    const fv s = sign * read_f(cosines + half_dim + j, left);
     write_v(a * c - b * s, out + j, left);
     write_v(b * c + a * s, out + half_dim + j, left);
   }
@@ -220,8 +220,8 @@ ITEMWISE rope(const __global float* x, ulong x0, const __global int* positions, 
 
 // An id outside the whole table gives NaN: never another's memory, and never a row that looks right.
 // One of another part of the table gives zeros.
-ITEMWISE embedding(const __global int* ids, ulong ids0, const __global float* table, ulong table0,
-                   __global float* y, ulong y0, long rows, long vocab, long width, long first,
+ITEMWISE embedding(const __global int* ids, ulong ids0, const __global elem* table, ulong table0,
+                   __global elem* y, ulong y0, long rows, long vocab, long width, long first,
                    long whole) {
   const long vectors = (width + WIDTH - 1) / WIDTH;
   const long item = get_global_id(0);
@@ -238,7 +238,7 @@ ITEMWISE embedding(const __global int* ids, ulong ids0, const __global float* ta
 }
 
 // A work-item owns a vector of columns and takes the rows in order: the sum has one order.
-ITEMWISE embedding_grad(const __global int* ids, ulong ids0, const __global float* dy, ulong dy0,
+ITEMWISE embedding_grad(const __global int* ids, ulong ids0, const __global elem* dy, ulong dy0,
                         __global float* dtable, ulong dtable0, long rows, long vocab,
                         long width, long first) {
   const long from = (long)get_global_id(0) * COLUMNS * WIDTH;
@@ -250,7 +250,7 @@ ITEMWISE embedding_grad(const __global int* ids, ulong ids0, const __global floa
     for (long c = from; c < to; c += WIDTH) {
       __global float* out = dtable + dtable0 + id * width + c;
       const fv d = read_v(dy + dy0 + row * width + c, width - c);
-      write_v(read_v(out, width - c) + d, out, width - c);
+      write_f(read_f(out, width - c) + d, out, width - c);
     }
   }
 }
