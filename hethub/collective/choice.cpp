@@ -43,6 +43,14 @@ CollectiveAlgorithm in_parts_from_root(const CollectiveCall& call) {
   return hierarchical_broadcast(parts_of(call), call.root);
 }
 
+CollectiveAlgorithm scatter_in_parts(const CollectiveCall& call) {
+  return hierarchical_reduce_scatter(parts_of(call));
+}
+
+CollectiveAlgorithm gather_in_parts(const CollectiveCall& call) {
+  return hierarchical_all_gather(parts_of(call));
+}
+
 struct Candidate {
   CollectiveOp op;
   std::string_view name;
@@ -62,9 +70,11 @@ constexpr std::array kCandidates = {
     Candidate{CollectiveOp::kReduce, "tree", rooted<tree_reduce>, false},
     Candidate{CollectiveOp::kReduce, "direct", rooted<direct_reduce>, true},
     Candidate{CollectiveOp::kReduce, "pairwise", rooted<pairwise_reduce>, true},
+    Candidate{CollectiveOp::kReduceScatter, "hierarchical", scatter_in_parts, false},
     Candidate{CollectiveOp::kReduceScatter, "ring", plain<ring_reduce_scatter>, false},
     Candidate{CollectiveOp::kReduceScatter, "halving", plain<halving_reduce_scatter>, false},
     Candidate{CollectiveOp::kReduceScatter, "pairwise", plain<pairwise_reduce_scatter>, true},
+    Candidate{CollectiveOp::kAllGather, "hierarchical", gather_in_parts, true},
     Candidate{CollectiveOp::kAllGather, "ring", plain<ring_all_gather>, true},
     Candidate{CollectiveOp::kAllGather, "doubling", plain<doubling_all_gather>, true},
     Candidate{CollectiveOp::kAllGather, "pairwise", plain<pairwise_all_gather>, true},
@@ -177,7 +187,9 @@ const ChoiceTable& default_choices() {
 
 const ChoiceTable& training_choices() {
   static const ChoiceTable kTable = {{
+      {.op = CollectiveOp::kReduceScatter, .algorithm = "hierarchical", .needs_parts = true},
       {.op = CollectiveOp::kReduceScatter, .algorithm = "ring"},
+      {.op = CollectiveOp::kAllGather, .algorithm = "hierarchical", .needs_parts = true},
       {.op = CollectiveOp::kAllGather, .algorithm = "ring"},
       {.op = CollectiveOp::kAllReduce, .algorithm = "ring"},
   }};

@@ -71,8 +71,9 @@ struct ChoiceTable {
 const ChoiceTable& default_choices();
 
 /// The table for what a training step sums and gathers on devices: plans take their algorithms from
-/// it, and with them the runtime and the predictor. Rings for every size: they send least, need
-/// scratch for one chunk, and whose sum comes first does not hang on the size of a bucket.
+/// it, and with them the runtime and the predictor. Rings for every size, one in each kind where
+/// there are several: they send least, over slow links between kinds above all, and whose sum comes
+/// first does not hang on the size of a bucket.
 const ChoiceTable& training_choices();
 
 /// The algorithms that can serve an op, by the name a table spells.

@@ -115,4 +115,19 @@ CollectiveAlgorithm hierarchical_all_reduce(const std::vector<std::vector<int>>&
 /// both over binomial trees: it crosses to each part once.
 CollectiveAlgorithm hierarchical_broadcast(const std::vector<std::vector<int>>& parts, int root);
 
+/// Leaves on rank c the sum over all ranks of chunk c; the other chunks hold partial sums.
+///
+/// Each part sums inside over a ring: for a chunk of another part it has a member that forms its
+/// sum, an even share of them each. These go straight to the chunks' owners, which add them to
+/// their own part's sums in the order of the parts. Each rank sends (p-1)/p of the data, as around
+/// one ring, but only 1/s of what the parts give each other passes each of s members.
+CollectiveAlgorithm hierarchical_reduce_scatter(const std::vector<std::vector<int>>& parts);
+
+/// The way back: copies chunk c from rank c to one member of every other part, then inside the
+/// parts over rings.
+CollectiveAlgorithm hierarchical_all_gather(const std::vector<std::vector<int>>& parts);
+
+/// The places of scratch that hierarchical_reduce_scatter has.
+int hierarchical_ring_places(const std::vector<std::vector<int>>& parts);
+
 }  // namespace hethub

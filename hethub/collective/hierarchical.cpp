@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <set>
 
-#include "hethub/base/error.h"
 #include "hethub/collective/generators.h"
 #include "hethub/collective/steps.h"
 
@@ -9,24 +7,6 @@ namespace hethub {
 namespace {
 
 using Parts = std::vector<std::vector<int>>;
-
-int ranks_in(const std::string& name, const Parts& parts) {
-  std::set<int> named;
-  int ranks = 0;
-  for (const std::vector<int>& part : parts) {
-    named.insert(part.begin(), part.end());
-    ranks += static_cast<int>(part.size());
-  }
-  const bool each_once = !named.empty() && std::ssize(named) == ranks && *named.begin() == 0 &&
-                         *named.rbegin() == ranks - 1;
-  require(each_once, [&] {
-    return ErrorParts{.what = text(name, ": parts"),
-                      .found = text(ranks, " ranks named, ", named.size(), " of them different"),
-                      .expected = "each position of the group in one part",
-                      .fix = "give the ranks of each kind and node as one part"};
-  });
-  return ranks;
-}
 
 // Chunks that have one owner in each part, and the part whose owner adds them.
 struct Piece {

@@ -1,6 +1,7 @@
 #include "hethub/collective/steps.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "hethub/base/error.h"
@@ -38,6 +39,24 @@ CollectiveAlgorithm one_after_the_other(std::string name, CollectiveAlgorithm fi
                              second.steps[rank].end());
   }
   return first;
+}
+
+int ranks_in(const std::string& name, const std::vector<std::vector<int>>& parts) {
+  std::set<int> named;
+  int ranks = 0;
+  for (const std::vector<int>& part : parts) {
+    named.insert(part.begin(), part.end());
+    ranks += static_cast<int>(part.size());
+  }
+  const bool each_once = !named.empty() && std::ssize(named) == ranks && *named.begin() == 0 &&
+                         *named.rbegin() == ranks - 1;
+  require(each_once, [&] {
+    return ErrorParts{.what = text(name, ": parts"),
+                      .found = text(ranks, " ranks named, ", named.size(), " of them different"),
+                      .expected = "each position of the group in one part",
+                      .fix = "give the ranks of each kind and node as one part"};
+  });
+  return ranks;
 }
 
 }  // namespace hethub

@@ -42,6 +42,10 @@ inline int wrap(int index, int world_size) {
 /// there is no rank.
 CollectiveAlgorithm without_steps(std::string name, int world_size);
 
+/// How many ranks the parts of the algorithm of that name have together. Throws kInvalidArgument if
+/// they do not name each position of a group once.
+int ranks_in(const std::string& name, const std::vector<std::vector<int>>& parts);
+
 /// Throws kInvalidArgument if `root` is no position in the group.
 void check_root(const CollectiveAlgorithm& algorithm, int root);
 

@@ -25,7 +25,7 @@ inline constexpr int kMostGroups = 1 << 15;
 inline constexpr std::uint64_t kMostTag = (std::uint64_t{1} << 48U) - 1;
 
 /// What a check can name.
-inline constexpr std::array<std::string_view, 28> kOperations = {"collective",
+inline constexpr std::array<std::string_view, 30> kOperations = {"collective",
                                                                  "all_reduce_host",
                                                                  "all_gather_host",
                                                                  "ring_all_reduce",
@@ -52,7 +52,9 @@ inline constexpr std::array<std::string_view, 28> kOperations = {"collective",
                                                                  "direct_scatter",
                                                                  "dissemination_barrier",
                                                                  "hierarchical_all_reduce",
-                                                                 "hierarchical_broadcast"};
+                                                                 "hierarchical_broadcast",
+                                                                 "hierarchical_reduce_scatter",
+                                                                 "hierarchical_all_gather"};
 
 constexpr Tag point_to_point_tag(int group, std::uint64_t tag) {
   return {.match = (static_cast<std::uint64_t>(group) << 48U) | tag};

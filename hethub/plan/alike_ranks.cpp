@@ -14,10 +14,15 @@ void append_parts(const std::vector<TensorShard>& parts, std::string& out) {
 }
 
 // By rank: what its own part of every segment it holds depends on.
-std::vector<std::string> held_by_rank(const std::vector<Segment>& segments, int ranks) {
-  std::vector<std::string> held(ranks);
+std::vector<std::string> held_by_rank(const std::vector<Segment>& segments, const Plan& plan) {
+  std::vector<std::string> held(static_cast<std::size_t>(plan.world_size()));
   for (const Segment& segment : segments) {
     std::string sizes = ";/" + std::to_string(segment.ranks.size());
+    for (const std::vector<int>& kind : segment.kinds) {
+      sizes += text('k', kind.size());
+    }
+    // Buckets that begin meanwhile are ready in their order.
+    if (plan.overlap) sizes += text('o', segment.round);
     append_parts(segment.parts, sizes);
     sizes += " owns";
     for (std::size_t holder = 0; holder < segment.ranks.size(); ++holder) {
@@ -41,10 +46,7 @@ std::vector<int> lanes_by_program(const std::vector<ProgramUse>& uses, std::size
 
 RankSignatures::RankSignatures(const Plan& plan, const ModelConfig& model,
                                const std::vector<Segment>& segments)
-    : plan_(plan),
-      model_(model),
-      layout_(layout_of(plan)),
-      held_(held_by_rank(segments, plan.world_size())) {}
+    : plan_(plan), model_(model), layout_(layout_of(plan)), held_(held_by_rank(segments, plan)) {}
 
 const RankSignatures::Timing& RankSignatures::timing_of(int pipeline) {
   const Pipeline& of = plan_.pipelines.at(pipeline);

@@ -20,23 +20,36 @@ std::vector<std::vector<Holding>> holdings_of_all(const std::vector<Segment>& se
   return held;
 }
 
+namespace {
+
+// Whether the first of two segments that several ranks hold is summed before the second.
+bool is_before(const std::vector<Segment>& segments, int first, int second) {
+  const int a = segments[static_cast<std::size_t>(first)].round;
+  const int b = segments[static_cast<std::size_t>(second)].round;
+  return a != b ? a < b : first > second;
+}
+
+}  // namespace
+
 std::vector<int> summed_segments(const std::vector<Segment>& segments) {
   std::vector<int> shared;
-  for (int index = static_cast<int>(segments.size()) - 1; index >= 0; --index) {
+  for (int index = 0; index < std::ssize(segments); ++index) {
     if (segments[index].is_shared()) shared.push_back(index);
   }
+  std::sort(shared.begin(), shared.end(),
+            [&](int first, int second) { return is_before(segments, first, second); });
   return shared;
 }
 
 std::vector<int> buckets_of(const std::vector<Segment>& segments,
                             const std::vector<Holding>& held) {
   std::vector<int> buckets;
-  const auto before = [](const Holding& holding, int segment) { return holding.segment < segment; };
-  for (const int segment : summed_segments(segments)) {
-    const auto found = std::lower_bound(held.begin(), held.end(), segment, before);
-    const bool mine = found != held.end() && found->segment == segment;
-    if (mine) buckets.push_back(static_cast<int>(found - held.begin()));
+  for (int index = 0; index < std::ssize(held); ++index) {
+    if (segments[held[index].segment].is_shared()) buckets.push_back(index);
   }
+  std::sort(buckets.begin(), buckets.end(), [&](int first, int second) {
+    return is_before(segments, held[first].segment, held[second].segment);
+  });
   return buckets;
 }
 

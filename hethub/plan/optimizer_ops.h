@@ -21,13 +21,13 @@ std::vector<std::vector<Holding>> holdings_of_all(const std::vector<Segment>& se
 /// What one rank holds, in the segments' order.
 std::vector<Holding> holdings_of(const std::vector<Segment>& segments, int rank);
 
-/// The segments that several ranks sum, in the order in which they do: the last first, whose
-/// gradients are ready first.
+/// The segments that several ranks sum, in the order in which they do: by rounds (set_rounds), in
+/// each of which no rank has two, and of one round the last first, whose gradients are ready first.
 std::vector<int> summed_segments(const std::vector<Segment>& segments);
 
-/// What a rank holds together with others, in the order in which it sums their gradients: backward
-/// passes make those of the last layers first. The same order for all, so no two ranks wait for
-/// each other. Positions in `held`.
+/// What a rank holds together with others, in the order in which it sums their gradients, which is
+/// that of summed_segments for all ranks, so no two wait for each other. Where all pipelines are
+/// alike it is from last to first, as backward passes make them. Positions in `held`.
 std::vector<int> buckets_of(const std::vector<Segment>& segments, const std::vector<Holding>& held);
 
 /// The parts of tensors that a rank owns of what it holds, in the segments' order: it sums their

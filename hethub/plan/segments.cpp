@@ -9,7 +9,9 @@
 #include "hethub/base/split.h"
 #include "hethub/base/text.h"
 #include "hethub/collective/choice.h"
+#include "hethub/collective/generators.h"
 #include "hethub/plan/each_rank.h"
+#include "hethub/plan/segment_rounds.h"
 #include "hethub/program/memory.h"
 
 namespace hethub {
@@ -106,7 +108,8 @@ std::set<std::int64_t> cuts_of(const std::vector<Holder>& holders) {
 // next part follows it in the memory of all of them.
 class SegmentBuilder {
  public:
-  explicit SegmentBuilder(std::int64_t bucket_bytes) : bucket_bytes_(bucket_bytes) {}
+  explicit SegmentBuilder(const Plan& plan)
+      : bucket_bytes_(plan.bucket_bytes), kind_of_rank_(plan.kind_of_rank()) {}
 
   void add(const TensorShard& whole, const std::vector<Holder>& holders) {
     const std::set<std::int64_t> cuts = cuts_of(holders);
@@ -124,6 +127,7 @@ class SegmentBuilder {
       if (segment.parts.size() > 1) segment.name += text(" +", segment.parts.size() - 1);
       segment.owned = split_evenly(segment.elements, std::ssize(segment.ranks));
     }
+    set_rounds(segments_, holders_);
     return std::move(segments_);
   }
 
@@ -140,19 +144,38 @@ class SegmentBuilder {
     }
     if (ranks.empty()) return;  // validate() has refused the plan
     const std::int64_t elements = ends_all ? padded_elements(part.count) : part.count;
-    const auto [latest, is_new] = latest_.try_emplace(ranks, segments_.size());
-    if (!is_new && !goes_on(latest->second, at, elements)) latest->second = segments_.size();
-    if (latest->second == segments_.size()) {
-      segments_.push_back({.ranks = std::move(ranks)});
-      next_.emplace_back();
+    const auto [known, is_new] = known_.try_emplace(ranks, Known{segments_.size(), known_.size()});
+    Known& latest = known->second;
+    if (is_new) {
+      latest.kinds = kinds_among(ranks);
+    } else if (!goes_on(latest.segment, at, elements)) {
+      latest.segment = segments_.size();
     }
-    Segment& segment = segments_[latest->second];
+    if (latest.segment == segments_.size()) {
+      segments_.push_back({.ranks = std::move(ranks), .kinds = latest.kinds});
+      next_.emplace_back();
+      holders_.push_back(static_cast<int>(latest.number));
+    }
+    Segment& segment = segments_[latest.segment];
     segment.parts.push_back(std::move(part));
     segment.elements += elements;
     for (std::int64_t& element : at) {
       element += elements;
     }
-    next_[latest->second] = std::move(at);
+    next_[latest.segment] = std::move(at);
+  }
+
+  std::vector<std::vector<int>> kinds_among(const std::vector<int>& ranks) const {
+    std::map<std::string_view, std::vector<int>> of_kind;
+    for (std::size_t holder = 0; holder < ranks.size(); ++holder) {
+      of_kind[kind_of_rank_.at(ranks[holder])].push_back(static_cast<int>(holder));
+    }
+    if (of_kind.size() < 2 || of_kind.size() == ranks.size()) return {};
+    std::vector<std::vector<int>> kinds;
+    for (auto& [kind, holders] : of_kind) {
+      kinds.push_back(std::move(holders));
+    }
+    return kinds;
   }
 
   bool goes_on(std::size_t segment, const std::vector<std::int64_t>& at,
@@ -162,16 +185,26 @@ class SegmentBuilder {
            (at.size() == 1 || (open.elements + elements) * 4 <= bucket_bytes_);
   }
 
+  // Of all segments that the same ranks hold.
+  struct Known {
+    std::size_t segment = 0;  // the latest
+    std::size_t number = 0;   // of these ranks among all that were found
+    std::vector<std::vector<int>> kinds = {};
+  };
+
   std::int64_t bucket_bytes_;
+  std::vector<std::string> kind_of_rank_;
   std::vector<Segment> segments_ = {};
   std::vector<std::vector<std::int64_t>> next_ = {};  // by segment and holder: where it ends
-  std::map<std::vector<int>, std::size_t> latest_ = {};
+  std::vector<int> holders_ = {};                     // by segment: Known::number
+  std::map<std::vector<int>, Known> known_ = {};
 };
 
 CollectiveCall call_on(CollectiveOp op, const Segment& segment) {
   return {.op = op,
           .world_size = static_cast<int>(segment.ranks.size()),
-          .bytes = segment.elements * 4};
+          .bytes = segment.elements * 4,
+          .parts = segment.kinds};
 }
 
 // What scratch follows from. Rings need as many places however long they are; their steps, which
@@ -179,6 +212,9 @@ CollectiveCall call_on(CollectiveOp op, const Segment& segment) {
 CollectiveAlgorithm without_its_steps(const std::string& name, CollectiveCall call) {
   const int ranks = call.world_size;
   const bool ring = name == "ring";
+  if (name == "hierarchical") {
+    return {.chunks = ranks, .scratch_places = hierarchical_ring_places(call.parts)};
+  }
   if (ring) call.world_size = std::min(ranks, 3);
   CollectiveAlgorithm made = make_algorithm(name, call);
   made.steps.clear();
@@ -196,7 +232,7 @@ std::int64_t padded_elements(std::int64_t elements) { return aligned(elements * 
 
 std::vector<Segment> segments_of(const Plan& plan, const ModelConfig& model) {
   const auto holders = HolderLists(plan, model).find();
-  SegmentBuilder builder(plan.bucket_bytes);
+  SegmentBuilder builder(plan);
   const Slice all = {0, model.layers, true, true};
   for (const TensorShard& whole : shards_of(model, all, {.layout = layout_of(plan)})) {
     const auto found = holders.find(whole.tensor.name);
@@ -238,13 +274,19 @@ CollectiveAlgorithm parameter_algorithm(const Segment& segment) {
 
 std::int64_t SegmentScratch::bytes_of(const Segment& segment) {
   const auto ranks = static_cast<int>(segment.ranks.size());
-  const auto [found, is_new] = known_.try_emplace({ranks, segment.elements}, std::int64_t{0});
+  std::vector<std::int64_t> sizes = {ranks};
+  for (const std::vector<int>& kind : segment.kinds) {
+    sizes.push_back(std::ssize(kind));
+  }
+  sizes.push_back(segment.elements);
+  const auto [found, is_new] = known_.try_emplace(sizes, std::int64_t{0});
   if (!is_new) return found->second;
+  sizes.pop_back();
   for (const CollectiveOp op : {CollectiveOp::kReduceScatter, CollectiveOp::kAllGather}) {
     const CollectiveCall call = call_on(op, segment);
     const std::string name = choose(training_choices(), call);
     const auto [kept, is_unknown] =
-        algorithms_.try_emplace({text(name_of(op), ' ', name), ranks}, CollectiveAlgorithm{});
+        algorithms_.try_emplace({text(name_of(op), ' ', name), sizes}, CollectiveAlgorithm{});
     if (is_unknown) kept->second = without_its_steps(name, call);
     found->second = std::max(found->second, scratch_elements(kept->second, segment.owned) * 4);
   }

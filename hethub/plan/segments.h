@@ -23,6 +23,10 @@ struct Segment {
   std::string name = {};        ///< its first tensor, and how many follow
   std::vector<int> ranks = {};  ///< the holders, ascending
   std::vector<TensorShard> parts = {};
+  /// The positions in `ranks` of each kind's; empty where one ring is as good: of one kind, or no
+  /// kind twice.
+  std::vector<std::vector<int>> kinds = {};
+  int round = 0;              ///< see summed_segments; of segments that several ranks hold
   std::int64_t elements = 0;  ///< with what pads each part in the memory of all holders
   ChunkTable owned = {};      ///< elements that each holder owns: its range follows the one before
 
@@ -55,8 +59,9 @@ class SegmentScratch {
   std::int64_t bytes_of(const Segment& segment);
 
  private:
-  std::map<std::pair<std::string, int>, CollectiveAlgorithm> algorithms_ = {};  // by name and ranks
-  std::map<std::pair<int, std::int64_t>, std::int64_t> known_ = {};  // by ranks and elements
+  // By name and holders, in all and of each kind.
+  std::map<std::pair<std::string, std::vector<std::int64_t>>, CollectiveAlgorithm> algorithms_ = {};
+  std::map<std::vector<std::int64_t>, std::int64_t> known_ = {};  // by holders and elements
 };
 
 }  // namespace hethub

@@ -1,6 +1,7 @@
 #include "hethub/predict/group_sums.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "hethub/collective/choice.h"
@@ -11,15 +12,41 @@ namespace {
 
 constexpr std::ptrdiff_t kMostMembers = 32;
 
-// Some of a segment's holders, each with what it owns.
+// The first and the last of some.
+std::vector<int> ends_of(const std::vector<int>& all, std::ptrdiff_t members) {
+  std::vector<int> ends(all.begin(), all.begin() + members / 2);
+  ends.insert(ends.end(), all.end() - (members - members / 2), all.end());
+  return ends;
+}
+
+// Some of a segment's holders, each with what it owns; of each kind in proportion.
 Segment part_of(const Segment& segment, std::ptrdiff_t members) {
+  std::vector<int> chosen(segment.ranks.size());
+  std::iota(chosen.begin(), chosen.end(), 0);
+  const auto all = std::ssize(chosen);
+  if (members < all && segment.kinds.empty()) chosen = ends_of(chosen, members);
+  if (members < all && !segment.kinds.empty()) {
+    chosen.clear();
+    for (const std::vector<int>& kind : segment.kinds) {
+      const std::ptrdiff_t some = (std::ssize(kind) * members + all - 1) / all;
+      const std::vector<int> ends = ends_of(kind, some);
+      chosen.insert(chosen.end(), ends.begin(), ends.end());
+    }
+    std::sort(chosen.begin(), chosen.end());
+  }
   Segment part;
-  const auto all = std::ssize(segment.ranks);
-  for (std::ptrdiff_t member = 0; member < members; ++member) {
-    const auto at = member < members / 2 ? member : all - members + member;
-    part.ranks.push_back(segment.ranks[at]);
-    part.owned.push_back(segment.owned[at]);
-    part.elements += segment.owned[at];
+  std::vector<int> place(segment.ranks.size(), -1);  // in the part, by holder
+  for (const int holder : chosen) {
+    place[holder] = static_cast<int>(part.ranks.size());
+    part.ranks.push_back(segment.ranks[holder]);
+    part.owned.push_back(segment.owned[holder]);
+    part.elements += segment.owned[holder];
+  }
+  for (const std::vector<int>& kind : segment.kinds) {
+    std::vector<int>& here = part.kinds.emplace_back();
+    for (const int holder : kind) {
+      if (place[holder] >= 0) here.push_back(place[holder]);
+    }
   }
   return part;
 }

@@ -41,7 +41,7 @@ SimAlgorithm::SimAlgorithm(CollectiveAlgorithm of) : algorithm(std::move(of)) {
 
 std::shared_ptr<const SimAlgorithm> SegmentAlgorithms::of(const Segment& segment, Choose choose) {
   std::shared_ptr<const SimAlgorithm>& known =
-      known_[{choose, segment.ranks.size(), segment.elements}];
+      known_[{choose, segment.ranks.size(), segment.elements, segment.kinds}];
   if (known == nullptr) known = std::make_shared<const SimAlgorithm>(choose(segment));
   return known;
 }

@@ -29,7 +29,8 @@ struct SimAlgorithm {
   std::vector<std::vector<int>> pair_of_step = {};  ///< by member and step; -1 for no message
 };
 
-/// What the holders of segments run, written down once for all of as many holders and elements.
+/// What the holders of segments run, written down once for all of as many elements whose holders
+/// are as many, and of the same kinds in the same places.
 class SegmentAlgorithms {
  public:
   /// `choose` is gradient_algorithm or parameter_algorithm.
@@ -38,8 +39,9 @@ class SegmentAlgorithms {
   std::shared_ptr<const SimAlgorithm> of(const Segment& segment, Choose choose);
 
  private:
-  std::map<std::tuple<Choose, std::size_t, std::int64_t>, std::shared_ptr<const SimAlgorithm>>
-      known_ = {};  // shared by the calls that the tasks are written for
+  using Key = std::tuple<Choose, std::size_t, std::int64_t, std::vector<std::vector<int>>>;
+  std::map<Key, std::shared_ptr<const SimAlgorithm>> known_ =
+      {};  // shared by the calls that the tasks are written for
 };
 
 }  // namespace hethub

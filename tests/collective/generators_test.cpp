@@ -326,7 +326,28 @@ TEST(Generators, parts_exchange_one_buffers_worth_over_the_links_of_all_their_ra
   EXPECT_EQ(from_second, 600);
 }
 
+TEST(Generators, rings_inside_parts_cross_between_them_once_and_send_no_more_than_one_ring) {
+  const ChunkTable table = even_chunks(70, 7);
+  const std::vector<std::vector<int>> parts = {{0, 2, 4, 5}, {1, 3, 6}};
+  const std::vector<int> part_of_rank = {0, 1, 0, 1, 0, 0, 1};
+  const CollectiveAlgorithm sum = hierarchical_reduce_scatter(parts);
+  const CollectiveAlgorithm back = hierarchical_all_gather(parts);
+  std::int64_t all = 0;
+  std::int64_t crossed = 0;
+  std::int64_t crossed_back = 0;
+  for (int rank = 0; rank < 7; ++rank) {
+    all += elements_sent(sum, table, rank);
+    crossed += crossing(sum, table, part_of_rank, rank);
+    crossed_back += crossing(back, table, part_of_rank, rank);
+    EXPECT_LE(crossing(sum, table, part_of_rank, rank), 20) << "rank " << rank;
+  }
+  EXPECT_EQ(all, 6 * 70) << "as much as one ring over all";
+  EXPECT_EQ(crossed, 70) << "each chunk's sum goes to its owner's part once";
+  EXPECT_EQ(crossed_back, 70) << "and its result to the other";
+}
+
 TEST(Generators, a_rank_in_no_part_or_in_two_is_refused) {
+  EXPECT_THROW(hierarchical_reduce_scatter({{0, 1}, {1, 2}}), Error);
   EXPECT_THROW(hierarchical_all_reduce({{0, 1}, {3}}), Error);
   EXPECT_THROW(hierarchical_all_reduce({{0, 1}, {1, 2}}), Error);
   EXPECT_THROW(hierarchical_all_reduce({}), Error);

@@ -41,7 +41,74 @@ TEST(Segments, respect_the_size_of_a_bucket) {
   }
 }
 
-// Every kind of group op in wide and narrow numbers, whose sums take other algorithms.
+// One rank a stage; pipelines of these layers each, all on one kind or each on its own.
+Plan plan_of_splits(const std::vector<std::vector<int>>& splits, bool own_kinds) {
+  Plan plan{.sequence_length = 32, .global_batch = std::ssize(splits), .bucket_bytes = 40'000};
+  int rank = 0;
+  for (const std::vector<int>& split : splits) {
+    Pipeline& pipeline = plan.pipelines.emplace_back();
+    int layer = 0;
+    for (const int layers : split) {
+      pipeline.stages.push_back(
+          stage_on(own_kinds ? text("kind", plan.pipelines.size() % 2) : "cpu", rank++, layer,
+                   layer + layers));
+      layer += layers;
+    }
+  }
+  return plan;
+}
+
+TEST(Segments, of_unlike_pipelines_are_summed_in_rounds_in_which_no_rank_has_two) {
+  const ModelConfig model = small_model(false, 12);
+  const Plan plan = plan_of_splits({{4, 4, 4}, {2, 2, 2, 2, 2, 2}, {3, 5, 3, 1}}, false);
+  const std::vector<Segment> segments = segments_of(plan, model);
+  std::set<std::pair<int, int>> busy;  // rank and round
+  std::map<int, int> of_rank;
+  int rounds = 0;
+  int all = 0;
+  for (const int summed : summed_segments(segments)) {
+    ++all;
+    rounds = std::max(rounds, segments[summed].round + 1);
+    for (const int rank : segments[summed].ranks) {
+      ++of_rank[rank];
+      EXPECT_TRUE(busy.insert({rank, segments[summed].round}).second) << rank;
+    }
+  }
+  int most = 0;
+  for (const auto& [rank, count] : of_rank) {
+    most = std::max(most, count);
+  }
+  EXPECT_GE(rounds, most);
+  EXPECT_LE(rounds, 2 * most) << "not all in a row";
+  EXPECT_LT(rounds, all / 2);
+}
+
+TEST(Segments, of_alike_pipelines_are_summed_from_last_to_first) {
+  const ModelConfig model = small_model(true, 12);
+  const Plan plan = plan_of_splits({{4, 4, 4}, {4, 4, 4}}, false);
+  const std::vector<Segment> segments = segments_of(plan, model);
+  for (int rank = 0; rank < plan.world_size(); ++rank) {
+    const std::vector<Holding> held = holdings_of(segments, rank);
+    const std::vector<int> buckets = buckets_of(segments, held);
+    EXPECT_GT(buckets.size(), 2);
+    EXPECT_TRUE(std::is_sorted(buckets.rbegin(), buckets.rend())) << rank;
+  }
+}
+
+TEST(Segments, that_several_kinds_hold_are_summed_inside_each_first) {
+  const ModelConfig model = small_model(false, 4);
+  for (const Segment& segment :
+       segments_of(plan_of_splits({{4}, {4}, {4}, {4}, {4}}, true), model)) {
+    EXPECT_EQ(segment.kinds, (std::vector<std::vector<int>>{{1, 3}, {0, 2, 4}}));
+    EXPECT_EQ(gradient_algorithm(segment).name, "hierarchical_reduce_scatter");
+    EXPECT_EQ(parameter_algorithm(segment).name, "hierarchical_all_gather");
+  }
+  for (const Segment& segment : segments_of(plan_of_splits({{4}, {4}}, true), model)) {
+    EXPECT_TRUE(segment.kinds.empty()) << "one of each: a ring sends as much over each link";
+    EXPECT_EQ(gradient_algorithm(segment).name, "ring_reduce_scatter");
+  }
+}
+
 // The other way: with the steps that the collectives have.
 TEST(SegmentScratch, is_what_the_algorithms_of_a_segment_need_however_many_hold_it) {
   SegmentScratch scratch;
@@ -50,12 +117,20 @@ TEST(SegmentScratch, is_what_the_algorithms_of_a_segment_need_however_many_hold_
     for (int rank = 0; rank < ranks; ++rank) {
       segment.ranks.push_back(rank);
     }
-    const std::int64_t needed =
-        std::max(scratch_elements(gradient_algorithm(segment), segment.owned),
-                 scratch_elements(parameter_algorithm(segment), segment.owned));
-    EXPECT_EQ(scratch.bytes_of(segment), 4 * needed) << ranks;
+    for (int first = 0; first < ranks; ++first) {  // ranks of a first kind, if there are two
+      segment.kinds.assign(first > 0 ? 2 : 0, {});
+      for (int rank = 0; first > 0 && rank < ranks; ++rank) {
+        segment.kinds[rank < first ? 0 : 1].push_back(rank);
+      }
+      const std::int64_t needed =
+          std::max(scratch_elements(gradient_algorithm(segment), segment.owned),
+                   scratch_elements(parameter_algorithm(segment), segment.owned));
+      EXPECT_EQ(scratch.bytes_of(segment), 4 * needed) << ranks << ' ' << first;
+    }
   }
 }
+
+// Every kind of group op in wide and narrow numbers, whose sums take other algorithms.
 
 TEST(GroupOps, a_workspace_holds_what_the_collective_needs_of_every_kind_and_dtype) {
   for (const GroupKind kind :
