@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "hethub/base/error.h"
 #include "hethub/base/split.h"
-#include "hethub/plan/tensor_width.h"
 #include "hethub/search/space.h"
+#include "hethub/search/widths.h"
 
 namespace hethub {
 
@@ -32,29 +34,14 @@ TensorParallel group_of(int width) {
 
 }  // namespace
 
-std::vector<int> widths_of(const SearchRequest& request, const std::string& kind) {
-  std::map<int, int> on_node;
-  for (const RankPlace& place : request.costs.ranks()) {
-    if (place.kind == kind) ++on_node[place.node];
-  }
-  const WidthJob job{request.sequence_length, request.sequence_parallel};
-  std::vector<int> widths;
-  for (const int width : {1, 2, 4, 8}) {
-    if (request.pins.tensor_parallel && *request.pins.tensor_parallel != width) continue;
-    const bool stays = std::all_of(on_node.begin(), on_node.end(),
-                                   [&](const auto& node) { return node.second % width == 0; });
-    if (width == 1 || (stays && !width_fault(request.model, job, width))) widths.push_back(width);
-  }
-  return widths;
-}
-
 StageMenu::StageMenu(const SearchRequest& request, SearchCache& cache)
     : request_(request), cache_(cache) {
-  list_choices();
   list_sizes();
+  list_kinds();
+  list_choices();
 }
 
-void StageMenu::list_choices() {
+void StageMenu::list_kinds() {
   std::map<std::string, int> positions;
   const std::vector<RankPlace>& places = request_.costs.ranks();
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
@@ -67,8 +54,33 @@ void StageMenu::list_choices() {
     }
     ranks_[place->second].push_back(static_cast<int>(rank));
   }
+}
+
+// Costs that were measured need not cover the ops of tensor-parallel groups; a whole stage's must
+// be known, if no other width was asked for.
+bool StageMenu::is_priced(const std::string& kind, int width) {
+  try {
+    cache_.pricer.stage(kind, sizes_.front(), {0, request_.model.layers}, Recompute::kNone,
+                        group_of(width));
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidConfig || width == 1) throw;
+    if (!request_.pins.tensor_parallel) return false;
+    ErrorParts parts = error.parts();
+    parts.what = text("--pin tensor_parallel=", width, ": ", parts.what);
+    parts.fix =
+        "state the kind's peak_tflops and memory_gb_per_s in the cluster file, from which "
+        "what was not measured is priced, or let go of the pin";
+    throw Error(error.code(), std::move(parts));
+  }
+}
+
+void StageMenu::list_choices() {
+  widths_.resize(kinds_.size());
   for (int kind = 0; kind < std::ssize(kinds_); ++kind) {
     for (const int width : widths_of(request_, kinds_[kind])) {
+      if (!is_priced(kinds_[kind], width)) continue;
+      widths_[kind].push_back(width);
       for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
         if (request_.pins.recompute && *request_.pins.recompute != recompute) continue;
         choices_.push_back({kind, width});
@@ -77,11 +89,12 @@ void StageMenu::list_choices() {
     }
   }
   if (!choices_.empty()) return;
-  throw Error(ErrorCode::kInvalidPlan,
-              {.what = "--pin tensor_parallel",
-               .found = text(request_.pins.tensor_parallel.value_or(1)),
-               .expected = "a width that divides the model's heads and a node's devices",
-               .fix = "choose another width, or let go of the pin"});
+  ErrorParts parts =
+      width_fault(request_, kinds_.front(), request_.pins.tensor_parallel.value_or(1))
+          .value_or(ErrorParts{});
+  parts.what = text("--pin tensor_parallel, on ", kinds_.front());
+  parts.fix += ", or let go of the pin";
+  throw Error(ErrorCode::kInvalidPlan, std::move(parts));
 }
 
 // A plan takes the global batch exactly: sizes that divide it, and each other.
@@ -277,7 +290,11 @@ Plan StageMenu::plan_of(const std::vector<ChosenPipeline>& pipelines) const {
   }
   // The widest groups first: those after them find whole nodes or what is left of one.
   std::vector<std::size_t> next(kinds_.size(), 0);
-  for (const int width : {8, 4, 2, 1}) {
+  std::set<int, std::greater<>> widths;
+  for (const StageChoice& choice : choices_) {
+    widths.insert(choice.devices);
+  }
+  for (const int width : widths) {
     for (std::size_t index = 0; index < pipelines.size(); ++index) {
       const std::vector<PickedStage>& picked = pipelines[index].column.stages;
       for (std::size_t stage = 0; stage < picked.size(); ++stage) {
@@ -316,7 +333,7 @@ ChosenPipeline StageMenu::longest() const {
 double StageMenu::least_seconds(int kind, int layer) {
   const Recompute again = request_.pins.recompute.value_or(Recompute::kNone);
   double seconds = std::numeric_limits<double>::infinity();
-  for (const int width : widths_of(request_, kinds_[kind])) {
+  for (const int width : widths_[kind]) {
     for (const int size : all_sizes()) {
       const StageNumbers one =
           cache_.pricer.stage(kinds_[kind], size, {layer, layer + 1}, again, group_of(width));

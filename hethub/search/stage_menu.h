@@ -9,18 +9,14 @@
 
 namespace hethub {
 
-/// The tensor-parallel widths that a stage on a kind may have: 1, 2, 4 and 8 where the model can be
-/// split so and where they divide the kind's devices of each node, so that groups stay inside one.
-/// With a pin, what it leaves of them.
-std::vector<int> widths_of(const SearchRequest& request, const std::string& kind);
-
 /// What pipelines can be made of where devices are told apart by their kind only, and what it
 /// costs: compute and groups as in the simulation, messages over links inside a kind, memory from
 /// StageMemory.
 class StageMenu {
  public:
-  /// Keeps references to both. Throws kInvalidPlan if no micro-batch size divides the batch, or no
-  /// kind can have the width asked for.
+  /// Keeps references to both. A width above 1 whose ops have no cost on a kind is left out there.
+  /// Throws kInvalidPlan if no micro-batch size divides the batch, or no kind can have the width
+  /// asked for, and kInvalidConfig if no width of a kind has costs.
   StageMenu(const SearchRequest& request, SearchCache& cache);
 
   const std::vector<std::string>& kinds() const { return kinds_; }
@@ -54,7 +50,9 @@ class StageMenu {
  private:
   struct Cell;
 
+  void list_kinds();
   void list_choices();
+  bool is_priced(const std::string& kind, int width);
   void list_sizes();
   double message_seconds(int kind, int size);
   double exchange_seconds(int kind, int other, double bytes) const;
@@ -69,7 +67,8 @@ class StageMenu {
   std::vector<std::string> kinds_ = {};
   std::vector<std::vector<int>> ranks_ = {};  // of the cluster, by kind
   std::vector<StageChoice> choices_ = {};
-  std::vector<Recompute> recompute_ = {};  // by choice
+  std::vector<Recompute> recompute_ = {};      // by choice
+  std::vector<std::vector<int>> widths_ = {};  // by kind
   std::vector<int> sizes_ = {};
 };
 

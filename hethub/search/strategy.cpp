@@ -1,11 +1,15 @@
 #include "hethub/search/strategy.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
+#include "hethub/base/clock.h"
 #include "hethub/base/error.h"
 #include "hethub/search/exact.h"
 #include "hethub/search/scaled.h"
 #include "hethub/search/search_cache.h"
+#include "hethub/search/widths.h"
 
 namespace hethub {
 namespace {
@@ -59,6 +63,21 @@ void check(const SearchRequest& request, int devices) {
 // With more devices, the plans are too many to be looked at one by one.
 constexpr int kMostExact = 8;
 
+// Puts what was found with tensor-parallel stages among the plans without. Both bounds hold in
+// their own space.
+void merge(SearchResult& result, SearchResult wide, std::size_t keep) {
+  std::move(wide.best.begin(), wide.best.end(), std::back_inserter(result.best));
+  std::stable_sort(result.best.begin(), result.best.end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     return a.prediction.step_seconds < b.prediction.step_seconds;
+                   });
+  if (result.best.size() > keep) result.best.resize(keep);
+  result.bound_seconds = std::min(result.bound_seconds, wide.bound_seconds);
+  result.complete = result.complete && wide.complete;
+  result.simulated += wide.simulated;
+  result.too_big += wide.too_big;
+}
+
 class ExactStrategy : public Strategy {
  public:
   SearchResult find(const SearchRequest& request) const override {
@@ -77,10 +96,33 @@ class ExactStrategy : public Strategy {
              "no other pin of stages or pipelines", "let go of one of them");
     }
     if (wide || (devices > kMostExact && !shaped)) return ScaledSearch(request).run();
-    SearchResult result = ExactSearch(request).run();
-    if (!result.best.empty() || shaped || pins.tensor_parallel) return result;
-    SearchResult split = ScaledSearch(request).run();  // a width of 1 is too little
-    return split.best.empty() ? std::move(result) : std::move(split);
+    if (shaped || !may_be_wide(request)) return ExactSearch(request).run();
+    return find_narrow_and_wide(request);
+  }
+
+ private:
+  // Both keep the time limit together.
+  static SearchResult find_narrow_and_wide(const SearchRequest& request) {
+    const double begin_s = seconds_now();
+    SearchRequest part = request;
+    constexpr double kNarrow = 0.7;
+    part.time_limit_s = kNarrow * request.time_limit_s;
+    SearchResult result = ExactSearch(part).run();
+    part.time_limit_s = std::max(0.0, begin_s + request.time_limit_s - seconds_now());
+    if (result.best.empty()) {  // a width of 1 is too little
+      SearchResult split = ScaledSearch(part).run();
+      return split.best.empty() ? std::move(result) : std::move(split);
+    }
+    part.quick = true;
+    SearchResult split = ScaledSearch(part).run();
+    if (!request.quick) {
+      for (Candidate& one : split.best) {
+        one.prediction = predict(one.plan, request.model, request.costs);
+        one.plan.predicted_step_seconds = one.prediction.step_seconds;
+      }
+    }
+    merge(result, std::move(split), request.keep);
+    return result;
   }
 };
 

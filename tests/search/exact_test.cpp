@@ -35,7 +35,8 @@ TEST(ExactSearch, finds_it_with_three_devices_too) {
   int plans = 0;
   for (int round = 0; round < 2; ++round) {
     const CostModel costs(random_cluster(random, 2, 1), {});
-    const SearchRequest request = request_of(costs, example_model(3), 3);
+    SearchRequest request = request_of(costs, example_model(3), 3);
+    request.pins.tensor_parallel = 1;
     const double expected = brute_force(request, false, plans);
     const SearchResult result = make_strategy("exact")->find(request);
     ASSERT_FALSE(result.best.empty());

@@ -7,7 +7,7 @@
 
 #include "hethub/collective/choice.h"
 #include "hethub/search/pipeline_tables.h"
-#include "hethub/search/stage_menu.h"
+#include "hethub/search/widths.h"
 #include "tests/search/random_requests.h"
 
 namespace hethub {
