@@ -103,12 +103,19 @@ class DecoderBuilder {
   bool is_split() const { return parallel_.width > 1; }
   bool splits_rows() const { return is_split() && parallel_.sequence; }
 
+  // A group op and its wait; what the op gives.
+  std::vector<int> group_pair(const std::string& name, const GroupStart& body,
+                              const std::vector<int>& inputs, int layer) {
+    const DType dtype = program_.values[inputs[0]].spec.dtype;
+    std::vector<int> made = append(program_, program_.forward, {name, dtype, body}, inputs, layer);
+    const Op wait{name + ".wait", dtype, GroupWait{body.out_count}};
+    made[0] = append(program_, program_.forward, wait, {made[0]}, layer)[0];
+    return made;
+  }
+
   int group_op(const std::string& name, GroupStart body, int x, int layer) {
     body.ranks = parallel_.width;
-    const DType dtype = program_.values[x].spec.dtype;
-    const int y = append(program_, program_.forward, {name, dtype, body}, {x}, layer)[0];
-    const Op wait{name + ".wait", dtype, GroupWait{body.out_count}};
-    return append(program_, program_.forward, wait, {y}, layer)[0];
+    return group_pair(name, body, {x}, layer)[0];
   }
 
   // All rows of what the group splits by rows.
@@ -239,8 +246,9 @@ class DecoderBuilder {
     return down(op(at + "mlp.silu_mul", SiluMul{rows_, width}, {gate, up}, layer));
   }
 
-  // The rank's own experts, on the rows that chose them: a part of a sum over the group. All ranks
-  // route all rows alike; the balance of the experts is in the gradient of one of them.
+  // Experts on the rows that chose them: those of the rank's group of copies, a part of a sum over
+  // its tensor-parallel group. All ranks of the latter route all rows alike; the balance of the
+  // experts is in the gradient of one of them.
   int experts(const std::string& at, const std::string& weights, int normed, int layer) {
     const std::string from = weights + "block_sparse_moe.";
     const std::int64_t top = model_.experts_per_token;
@@ -248,26 +256,78 @@ class DecoderBuilder {
     const double balance = is_split() && parallel_.place != 0 ? 0 : model_.balance / model_.layers;
     const Router router{rows_, model_.experts, top, shape_.sequence_length, balance};
     const std::vector<int> routed = outputs_of(at + "router", router, {logits}, layer);
-    const IndexRange mine = experts_of(model_, parallel_);
-    const SortChoices sort{rows_, top, mine.begin, mine.size()};
+    const IndexRange reached = group_experts_of(model_, parallel_);
+    const SortChoices sort{rows_, top, reached.begin, reached.size()};
     const std::vector<int> sorted = outputs_of(at + "experts.sort", sort, {routed[1]}, layer);
     const TakeRows take{rows_, model_.hidden_size, top, sort.slots()};
     const int taken = op(at + "experts.take", take, {normed, sorted[0]}, layer);
-    const auto product = [&](const std::string& name, const std::string& weight, int x) {
+    int computed = -1;
+    if (parallel_.expert_width > 1) {
+      computed = exchanged(at, from, sort, {taken, sorted[1]}, layer);
+    } else {
+      const std::int64_t load = rows_ * top * reached.size() / model_.experts;
+      computed = expert_mlp(at, from, {taken, sorted[1]}, {sort.slots(), load}, layer);
+    }
+    const SumRows mix{rows_, model_.hidden_size, top, sort.slots(), true};
+    const int mixed = op(at + "experts.mix", mix, {computed, sorted[0], routed[0]}, layer);
+    return sum(at + "experts.sum", mixed, layer);
+  }
+
+  // Rows by expert, and where each expert's begin.
+  struct ExpertRows {
+    int rows = -1;
+    int starts = -1;
+  };
+  struct ExpertSlots {
+    std::int64_t slots = 0;
+    std::int64_t load = 0;  // see ExpertLinear
+  };
+
+  // What the rank's own experts make of their rows.
+  int expert_mlp(const std::string& at, const std::string& from, const ExpertRows& x,
+                 const ExpertSlots& in, int layer) {
+    const std::int64_t held = experts_of(model_, parallel_).size();
+    const auto product = [&](const std::string& name, const std::string& weight, int of) {
       const int w = parameter(from + "experts." + weight + ".weight");
       const auto& shape = program_.values[w].spec.shape;
-      const ExpertLinear body{sort.slots(), shape[1], shape[0] / mine.size(), mine.size(),
-                              rows_ * top * mine.size() / model_.experts};
-      return op(at + name, body, {x, w, sorted[1]}, layer);
+      const ExpertLinear body{in.slots, shape[1], shape[0] / held, held, in.load};
+      return op(at + name, body, {of, w, x.starts}, layer);
     };
-    const int gate = product("experts.gate", "w1", taken);
-    const int up = product("experts.up", "w3", taken);
-    const SiluMul gated{sort.slots(), model_.intermediate_size};
+    const int gate = product("experts.gate", "w1", x.rows);
+    const int up = product("experts.up", "w3", x.rows);
+    const SiluMul gated{in.slots, model_.intermediate_size};
     const int inner = op(at + "experts.silu_mul", gated, {gate, up}, layer);
-    const int down = product("experts.down", "w2", inner);
-    const SumRows mix{rows_, model_.hidden_size, top, sort.slots(), true};
-    const int mixed = op(at + "experts.mix", mix, {down, sorted[0], routed[0]}, layer);
-    return sum(at + "experts.sum", mixed, layer);
+    return product("experts.down", "w2", inner);
+  }
+
+  // What the experts of all copies make of the rank's rows, where each of them has a share of these
+  // experts: all tell how many rows they have of each, then rows go there and come back.
+  int exchanged(const std::string& at, const std::string& from, const SortChoices& sort,
+                const ExpertRows& mine, int layer) {
+    const std::int64_t ranks = parallel_.expert_width;
+    const std::int64_t held = experts_of(model_, parallel_).size();
+    const std::int64_t width = model_.hidden_size;
+    const std::int64_t rows = shape_.expert_sequences * shape_.sequence_length;
+    const GroupStart tell{.kind = GroupKind::kAllGather,
+                          .group = is_split() ? 1 : 0,
+                          .in_count = sort.held + 1,
+                          .out_count = ranks * (sort.held + 1),
+                          .ranks = parallel_.expert_width};
+    const int starts = group_pair(at + "experts.tell", tell, {mine.starts}, layer)[0];
+    const std::int64_t load = rows * sort.top * sort.held / model_.experts / (ranks * ranks);
+    GroupStart exchange = tell;
+    exchange.kind = GroupKind::kAllToAll;
+    const std::int64_t most = (shape_.expert_sequences + ranks - 1) / ranks;
+    exchange.exchange = {width,    sort.held, held, rows, most * shape_.sequence_length,
+                         sort.top, load};
+    exchange.in_count = sort.slots() * width;
+    exchange.out_count = exchange.exchange.slots(held) * width;
+    const auto arrived = group_pair(at + "experts.exchange", exchange, {mine.rows, starts}, layer);
+    const ExpertSlots slots{exchange.exchange.slots(held), rows * sort.top * held / model_.experts};
+    const int down = expert_mlp(at, from, {arrived[0], arrived[1]}, slots, layer);
+    exchange.exchange.returns = true;
+    std::swap(exchange.in_count, exchange.out_count);
+    return group_pair(at + "experts.return", exchange, {down, starts}, layer)[0];
   }
 
   int attention(const std::string& at, const std::string& weights, int normed, int layer) {

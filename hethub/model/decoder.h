@@ -17,6 +17,9 @@ struct BatchShape {
   DType dtype = DType::kF32;  ///< what ops compute in: f32 or bf16
   double z_loss = 0;          ///< see CrossEntropyGrad::z
 
+  /// Sequences of all the copies that share out the experts; 0: no others.
+  std::int64_t expert_sequences = 0;
+
   std::int64_t rows() const { return sequences * sequence_length; }
 };
 
@@ -32,6 +35,8 @@ struct BatchShape {
 /// rank or, with `parallel.sequence`, its rows: gathered after a norm, scattered as they are
 /// summed; "losses" are of the labels in the rank's part of the vocabulary, and 0 elsewhere.
 /// A group splits experts, not what each computes: each rank has the tokens of its own experts.
+/// With `parallel.expert_width` > 1, the rank's last group has the ranks at its place in the copies
+/// that share out experts: tokens go to the ranks that have their experts, and back.
 /// Sources: Shoeybi et al., "Megatron-LM", 2019; Korthikanti et al., MLSys 2023.
 Program build_forward(const ModelConfig& model, const Slice& slice, const BatchShape& shape,
                       const TensorParallel& parallel = {});

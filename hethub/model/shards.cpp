@@ -39,10 +39,11 @@ int held_alike(TensorSplit split) {
       return 1;
     case TensorSplit::kRows:
     case TensorSplit::kColumns:
+      return 2;
     case TensorSplit::kExperts:
       break;
   }
-  return 2;
+  return 3;
 }
 
 }  // namespace
@@ -95,8 +96,14 @@ IndexRange vocabulary_of(const ModelConfig& model, const TensorParallel& paralle
   return part_of(model.vocab_size, parallel.width, parallel.place);
 }
 
-IndexRange experts_of(const ModelConfig& model, const TensorParallel& parallel) {
+IndexRange group_experts_of(const ModelConfig& model, const TensorParallel& parallel) {
   return part_of(model.experts, parallel.width, parallel.place);
+}
+
+IndexRange experts_of(const ModelConfig& model, const TensorParallel& parallel) {
+  const IndexRange all = group_experts_of(model, parallel);
+  const IndexRange mine = part_of(all.size(), parallel.expert_width, parallel.expert_place);
+  return {all.begin + mine.begin, all.begin + mine.end};
 }
 
 IndexRange learned_positions_of(const ModelConfig& model, const TensorParallel& parallel) {

@@ -15,9 +15,9 @@ namespace hethub {
 enum class TensorLayout : std::uint8_t {
   kWhole,  ///< as the model has them, in its order
 
-  /// For plans with tensor parallel: a matrix that is split by columns is stored transposed, so
-  /// that a shard of any width is one flat range of any wider one; tensors that are split alike lie
-  /// together.
+  /// For plans with tensor or expert parallel: a matrix that is split by columns is stored
+  /// transposed, so that a shard of any width is one flat range of any wider one; tensors that are
+  /// split alike lie together.
   kSplit,
 };
 
@@ -27,8 +27,8 @@ struct TensorParallel {
   int place = 0;  ///< of the rank in the group
   TensorLayout layout = TensorLayout::kWhole;
 
-  /// Experts are shared out over this many times as many ranks: over copies of the stage, of which
-  /// the rank's is number `expert_place`.
+  /// Expert parallel: so many copies of the stage share out the experts, of which the rank's is
+  /// number `expert_place`.
   int expert_width = 1;
   int expert_place = 0;
 
@@ -79,6 +79,10 @@ class HeldElements {
 
 /// The rows of the vocabulary that a rank of the group holds.
 IndexRange vocabulary_of(const ModelConfig& model, const TensorParallel& parallel);
+
+/// The experts that a place in tensor-parallel groups has: with `expert_width` > 1, those that the
+/// ranks at this place of so many copies share out.
+IndexRange group_experts_of(const ModelConfig& model, const TensorParallel& parallel);
 
 /// The experts that a rank of the group holds.
 IndexRange experts_of(const ModelConfig& model, const TensorParallel& parallel);

@@ -86,6 +86,34 @@ struct SumRowsGradWeight {
   bool operator==(const SumRowsGradWeight&) const = default;
 };
 
+/// What a group op of kind kAllToAll exchanges: rows of activations between the `ranks` members of
+/// a group that share out `experts`, of which member r has part_of(experts, ranks, r). x has a
+/// member's rows by expert, as TakeRows puts them into slots; each goes to the member that has the
+/// expert. There they lie by expert and, for one expert, by member, so in the order of one rank
+/// that has the sequences of all. `returns` sends them back the same way.
+///
+/// How many rows go where is known on the devices alone: starts[ranks, experts + 1] (i32) has of
+/// each member where its rows of each expert begin and, last, where they end. Places have room for
+/// as many as there can be: `rows` times the lesser of `top` and the experts there. What lies past
+/// the rows is left as it is. Inputs x, starts; outputs y and, unless it returns, begins[held + 1]
+/// (i32), where each of the member's own experts begins in y, the last where they end.
+struct RowExchange {
+  std::int64_t width = 0;    ///< elements of a row
+  std::int64_t experts = 0;  ///< of all members
+  std::int64_t held = 0;     ///< of this one
+  std::int64_t rows = 0;     ///< of all members, before they choose
+  std::int64_t most = 0;     ///< of one member: as many may choose one expert
+  std::int64_t top = 0;      ///< how many experts each row chooses
+  std::int64_t load = 0;     ///< rows from a member to another if all experts are chosen alike
+  bool returns = false;
+
+  /// The most rows that a member with so many experts may get.
+  std::int64_t slots(std::int64_t of_experts) const {
+    return rows * (top < of_experts ? top : of_experts);
+  }
+  bool operator==(const RowExchange&) const = default;
+};
+
 /// What products of experts are given as workspace in 16 bits: that many f32 elements of a matrix,
 /// and so many rows of each activation.
 inline constexpr std::int64_t kExpertBlock = std::int64_t{1} << 20;

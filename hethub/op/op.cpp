@@ -289,6 +289,9 @@ OpFacts facts(const GroupStart& op, DType type) {
               .outputs = {{.spec = {type, {op.out_count}}}},
               .workspace_bytes = (op.scratch + (copies ? op.in_count : 0)) * size_of(type)};
   if (op.kind == GroupKind::kAllReduce) all.outputs[0].may_reuse = 0;
+  if (op.kind != GroupKind::kAllToAll) return all;
+  all.inputs.push_back(i32({op.ranks, op.exchange.experts + 1}));
+  if (!op.exchange.returns) all.outputs.push_back({.spec = i32({op.exchange.held + 1})});
   return all;
 }
 
@@ -316,8 +319,10 @@ std::string sizes(const Rope& op) {
               " table_rows=", op.table_rows, op.inverse ? " inverse" : "");
 }
 std::string sizes(const GroupStart& op) {
+  const bool exchanges = op.kind == GroupKind::kAllToAll;
   return text("kind=", static_cast<int>(op.kind), " group=", op.group, " in=", op.in_count,
-              " out=", op.out_count, " ranks=", op.ranks);
+              " out=", op.out_count, " ranks=", op.ranks,
+              exchanges ? text(" width=", op.exchange.width, " load=", op.exchange.load) : "");
 }
 std::string sizes(const CrossEntropyPart& op) {
   return text("rows=", op.rows, " vocab=", op.vocab, " parts=", op.parts);

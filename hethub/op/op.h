@@ -354,15 +354,16 @@ enum class GroupKind : std::uint8_t { kAllReduce, kAllGather, kReduceScatter, kA
 /// Begins a group op on x[count]; y and the workspace are out of bounds until the matching
 /// GroupWait. `group` is a position in the executing rank's list of groups, which has `ranks`
 /// members. Member r's part of what is gathered or scattered is part_of(count, ranks, r).
-/// Input x; output y. A group op is two instructions, so that what runs between them is known to
-/// overlap it.
+/// Input x; output y; a kAllToAll exchanges rows and has more of both: RowExchange. A group op is
+/// two instructions, so that what runs between them is known to overlap it.
 struct GroupStart {
   GroupKind kind = GroupKind::kAllReduce;
   int group = 0;
   std::int64_t in_count = 0;
   std::int64_t out_count = 0;
   int ranks = 1;
-  std::int64_t scratch = 0;  ///< elements, as the plan's choice of an algorithm needs
+  std::int64_t scratch = 0;   ///< elements, as the plan's choice of an algorithm needs
+  RowExchange exchange = {};  ///< of kAllToAll
 
   bool operator==(const GroupStart&) const = default;
 };

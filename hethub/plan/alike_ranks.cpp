@@ -77,6 +77,12 @@ std::string RankSignatures::but_for_lanes(const RankPosition& at) {
                          vocabulary_of(model_, tensor_parallel_of(plan_, at, layout_)).size(),
                          layout_ == TensorLayout::kSplit, plan_.sequence_parallel ? " sp" : "",
                          plan_.overlap ? text(" o", pipeline.micro_batches, '.', at.stage) : "");
+  if (stage.expert_parallel > 1) {
+    const TensorParallel parallel = tensor_parallel_of(plan_, at, layout_);
+    key += text(" ep", stage.expert_parallel, '/', experts_of(model_, parallel).size(), '/',
+                group_experts_of(model_, parallel).size(), '/',
+                batch_shape(plan_, at).expert_sequences);
+  }
   for (const int position : positions_of(pipeline, at.stage)) {
     const Slice slice = slice_of(plan_, model_, at.pipeline, position);
     key += text(" slice", position == 0 ? " first" : "", slice.embedding ? " e" : "",

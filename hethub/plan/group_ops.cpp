@@ -17,10 +17,7 @@ CollectiveOp collective_of(GroupKind kind) {
     case GroupKind::kAllToAll:
       break;
   }
-  throw Error(ErrorCode::kUnsupported, {.what = "group op",
-                                        .found = "an all-to-all",
-                                        .expected = "a sum, a gather or a scatter",
-                                        .fix = "build the program without it"});
+  return CollectiveOp::kAllToAll;
 }
 
 CollectiveAlgorithm group_algorithm(const GroupStart& op, DType dtype) {
@@ -30,6 +27,10 @@ CollectiveAlgorithm group_algorithm(const GroupStart& op, DType dtype) {
 }
 
 ChunkTable group_chunks(const GroupStart& op) {
+  if (op.kind == GroupKind::kAllToAll) {
+    const std::size_t pairs = static_cast<std::size_t>(op.ranks) * op.ranks;
+    return ChunkTable(pairs, op.exchange.load * op.exchange.width);
+  }
   return even_chunks(std::max(op.in_count, op.out_count), op.ranks);
 }
 

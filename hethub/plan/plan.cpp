@@ -1,6 +1,7 @@
 #include "hethub/plan/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "hethub/base/error.h"
 
@@ -88,26 +89,38 @@ IndexRange sequences_of(const Plan& plan, const RankPosition& at) {
 }
 
 BatchShape batch_shape(const Plan& plan, const RankPosition& at) {
-  return {.sequences = sequences_of(plan, at).size(),
-          .sequence_length = plan.sequence_length,
-          .dtype = dtype_named(plan.dtype).value_or(DType::kF32),
-          .z_loss = plan.z_loss};
+  BatchShape shape{.sequences = sequences_of(plan, at).size(),
+                   .sequence_length = plan.sequence_length,
+                   .dtype = dtype_named(plan.dtype).value_or(DType::kF32),
+                   .z_loss = plan.z_loss};
+  const Stage& stage = plan.pipelines.at(at.pipeline).stages.at(at.stage);
+  const int run = stage.tensor_parallel * stage.expert_parallel;
+  RankPosition other = at;
+  for (int copy = 0; copy < stage.expert_parallel; ++copy) {
+    other.place = at.place / run * run + copy * stage.tensor_parallel;
+    shape.expert_sequences += sequences_of(plan, other).size();
+  }
+  return shape;
 }
 
 TensorLayout layout_of(const Plan& plan) {
   for (const Pipeline& pipeline : plan.pipelines) {
     for (const Stage& stage : pipeline.stages) {
-      if (stage.tensor_parallel > 1) return TensorLayout::kSplit;
+      const bool splits = stage.tensor_parallel > 1 || stage.expert_parallel > 1;
+      if (splits) return TensorLayout::kSplit;
     }
   }
   return TensorLayout::kWhole;
 }
 
 TensorParallel tensor_parallel_of(const Plan& plan, const RankPosition& at, TensorLayout layout) {
-  const int width = plan.pipelines.at(at.pipeline).stages.at(at.stage).tensor_parallel;
+  const Stage& stage = plan.pipelines.at(at.pipeline).stages.at(at.stage);
+  const int width = stage.tensor_parallel;
   return {.width = width,
           .place = at.place % width,
           .layout = layout,
+          .expert_width = stage.expert_parallel,
+          .expert_place = at.place / width % stage.expert_parallel,
           .sequence = plan.sequence_parallel};
 }
 
@@ -115,6 +128,26 @@ std::vector<int> tensor_group_of(const Plan& plan, const RankPosition& at) {
   const Stage& stage = plan.pipelines.at(at.pipeline).stages.at(at.stage);
   const auto first = stage.ranks.begin() + at.place / stage.tensor_parallel * stage.tensor_parallel;
   return {first, first + stage.tensor_parallel};
+}
+
+std::vector<int> expert_group_of(const Plan& plan, const RankPosition& at) {
+  const Stage& stage = plan.pipelines.at(at.pipeline).stages.at(at.stage);
+  const int run = stage.tensor_parallel * stage.expert_parallel;
+  std::vector<int> group;
+  for (int copy = 0; copy < stage.expert_parallel; ++copy) {
+    const int place = at.place / run * run + copy * stage.tensor_parallel;
+    group.push_back(stage.ranks.at(place + at.place % stage.tensor_parallel));
+  }
+  return group;
+}
+
+std::vector<std::vector<int>> groups_of(const Plan& plan, const RankPosition& at) {
+  std::vector<std::vector<int>> groups;
+  for (std::vector<int>& group :
+       std::vector{tensor_group_of(plan, at), expert_group_of(plan, at)}) {
+    if (group.size() > 1) groups.push_back(std::move(group));
+  }
+  return groups;
 }
 
 std::int64_t first_sequence(const Plan& plan, int pipeline) {

@@ -131,6 +131,14 @@ TensorParallel tensor_parallel_of(const Plan& plan, const RankPosition& at, Tens
 /// The ranks of its tensor-parallel group, in the order of their places.
 std::vector<int> tensor_group_of(const Plan& plan, const RankPosition& at);
 
+/// The ranks that share out the experts with it, in the order of their copies: those at its place
+/// in the tensor-parallel groups of a run of `expert_parallel` copies.
+std::vector<int> expert_group_of(const Plan& plan, const RankPosition& at);
+
+/// The rank's groups of more than itself, by what GroupStart::group counts: its tensor-parallel
+/// group, then the ranks that share out the experts.
+std::vector<std::vector<int>> groups_of(const Plan& plan, const RankPosition& at);
+
 /// The pipeline's first sequence in a step's global batch: pipelines take theirs one after another,
 /// micro-batch by micro-batch.
 std::int64_t first_sequence(const Plan& plan, int pipeline);

@@ -297,7 +297,7 @@ RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
                 .kind = stage.kind,
                 .positions = positions_of(plan.pipelines[at.pipeline], at.stage)};
   const TensorParallel parallel = tensor_parallel_of(plan, at, layout_of(plan));
-  if (parallel.width > 1) made.groups = {tensor_group_of(plan, at)};
+  made.groups = groups_of(plan, at);
   for (const int position : made.positions) {
     const Slice slice = slice_of(plan, model, at.pipeline, position);
     made.programs.push_back(

@@ -58,8 +58,7 @@ struct RankPlan {
   /// What the parameters of each program are of their tensors, in the order of its parameters.
   std::vector<std::vector<TensorShard>> shards = {};
 
-  /// The rank's groups of ranks, by what GroupStart::group counts: its tensor-parallel group. Empty
-  /// where no program has a group op.
+  /// groups_of the plan: empty where no program has a group op.
   std::vector<std::vector<int>> groups = {};
   MemoryPlan memory = {};
   std::vector<HeldSegment> segments = {};

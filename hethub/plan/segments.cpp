@@ -62,8 +62,8 @@ class HolderLists {
     std::int64_t first = 0;
     std::int64_t count = 0;
   };
-  // First layer, end, with embedding, with head; width of the group and place in it.
-  using Key = std::tuple<int, int, bool, bool, int, int>;
+  // First layer, end, with embedding, with head; the group's width and the place in it, twice.
+  using Key = std::tuple<int, int, bool, bool, int, int, int, int>;
 
   void add(const RankPosition& at, int rank) {
     const TensorParallel parallel = tensor_parallel_of(plan_, at, layout_);
@@ -78,8 +78,9 @@ class HolderLists {
   }
 
   const std::vector<Part>& parts_of(const Slice& slice, const TensorParallel& parallel) {
-    const auto [place, is_new] = parts_.try_emplace(
-        {slice.begin, slice.end, slice.embedding, slice.head, parallel.width, parallel.place});
+    const auto [place, is_new] =
+        parts_.try_emplace({slice.begin, slice.end, slice.embedding, slice.head, parallel.width,
+                            parallel.place, parallel.expert_width, parallel.expert_place});
     if (!is_new) return place->second;
     for (const TensorShard& shard : shards_of(model_, slice, parallel)) {
       place->second.push_back({&holders_[shard.tensor.name], shard.first, shard.count});

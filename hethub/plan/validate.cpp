@@ -131,11 +131,24 @@ class Validator {
            text("at most micro_batch_size=", pipeline.micro_batch_size,
                 ": copies share out a micro-batch's sequences"),
            "enlarge micro_batch_size, or make a pipeline of each copy");
-    expect(stage.expert_parallel == 1, where + ": expert_parallel", text(stage.expert_parallel),
-           "1: a tensor-parallel group shares out the experts", "leave it out");
     const auto fault = width_fault(model_, {plan_.sequence_length, plan_.sequence_parallel}, width);
     if (fault)
       expect(false, where + ": tensor_parallel", fault->found, fault->expected, fault->fix);
+    if (stage.expert_parallel != 1) check_experts(where + ": expert_parallel", stage);
+  }
+
+  // Runs of copies share out the experts.
+  void check_experts(const std::string& where, const Stage& stage) {
+    const int copies = stage.expert_parallel;
+    expect(model_.experts > 0, where, text(copies), "1: this model has no experts", "leave it out");
+    expect(copies >= 1 && stage.copies() % std::max(copies, 1) == 0, where, text(copies),
+           text("a divisor of the stage's copies=", stage.copies()),
+           "choose another number, or give the stage as many copies");
+    const std::int64_t ranks = std::int64_t{copies} * stage.tensor_parallel;
+    expect(model_.experts == 0 || ranks <= model_.experts, where,
+           text(copies, " with tensor_parallel=", stage.tensor_parallel),
+           text("at most num_local_experts=", model_.experts, " ranks, one expert for each"),
+           "choose another number");
   }
 
   void check_ranks(const std::string& where, const Stage& stage) {

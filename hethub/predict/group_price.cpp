@@ -5,14 +5,25 @@
 
 namespace hethub {
 
+std::vector<std::vector<int>> devices_of_groups(const Plan& plan, const RankPosition& at,
+                                                const std::vector<int>& devices) {
+  std::vector<std::vector<int>> groups = groups_of(plan, at);
+  for (std::vector<int>& group : groups) {
+    for (int& member : group) {
+      member = devices.at(member);
+    }
+  }
+  return groups;
+}
+
 double GroupPricer::seconds(const GroupStart& op, DType dtype) {
   for (const auto& [known, seconds] : known_) {
     if (known == std::pair(op, dtype)) return seconds;
   }
   const StepBuilder builder(costs_);
-  known_.emplace_back(
-      std::pair(op, dtype),
-      builder.alone_seconds(devices_, group_algorithm(op, dtype), group_chunks(op), dtype));
+  known_.emplace_back(std::pair(op, dtype),
+                      builder.alone_seconds(devices_.at(op.group), group_algorithm(op, dtype),
+                                            group_chunks(op), dtype));
   return known_.back().second;
 }
 

@@ -54,10 +54,10 @@ std::vector<BucketNumbers> bucket_numbers(const RankPlan& rank, const CostModel&
   return all;
 }
 
-// `devices_of_group`: those of its tensor-parallel group.
+// `groups`: the devices of its groups.
 RankNumbers rank_numbers(const RankPlan& rank, const CostModel& costs,
-                         const std::vector<int>& devices_of_group) {
-  GroupPricer group(costs, devices_of_group);
+                         const std::vector<std::vector<int>>& groups) {
+  GroupPricer group(costs, groups);
   const auto group_seconds = [&](const GroupStart& op, DType dtype) {
     return group.seconds(op, dtype);
   };
@@ -95,25 +95,22 @@ class PlanPricer {
   const RankNumbers& of(const RankPosition& at) {
     const int rank = plan_.pipelines[at.pipeline].stages[at.stage].ranks[at.place];
     const int index = ranks_.index_of_rank.at(rank);
-    std::vector<int> group;
-    if (!ranks_.distinct[index].groups.empty()) {
-      for (const int member : tensor_group_of(plan_, at)) {
-        group.push_back(devices_.at(member));
-      }
-    }
-    const auto [place, is_new] = known_.try_emplace({index, pattern_of(group)});
-    if (is_new) place->second = rank_numbers(ranks_.distinct[index], costs_, group);
+    const std::vector<std::vector<int>> groups = devices_of_groups(plan_, at, devices_);
+    const auto [place, is_new] = known_.try_emplace({index, pattern_of(groups)});
+    if (is_new) place->second = rank_numbers(ranks_.distinct[index], costs_, groups);
     return place->second;
   }
 
  private:
   // Which members share a node: they are of one kind, so that links are told apart by it alone.
-  std::vector<int> pattern_of(const std::vector<int>& group) const {
+  std::vector<int> pattern_of(const std::vector<std::vector<int>>& groups) const {
     std::map<int, int> nodes;
     std::vector<int> pattern;
-    for (const int device : group) {
-      const int node = costs_.ranks()[device].node;
-      pattern.push_back(nodes.try_emplace(node, static_cast<int>(nodes.size())).first->second);
+    for (const std::vector<int>& group : groups) {
+      for (const int device : group) {
+        const int node = costs_.ranks()[device].node;
+        pattern.push_back(nodes.try_emplace(node, static_cast<int>(nodes.size())).first->second);
+      }
     }
     return pattern;
   }

@@ -46,7 +46,7 @@ struct StageAccount {
   std::vector<LayerRange> layers = {};
   double compute_seconds = 0;     ///< forward and backward, without the next two
   double recompute_seconds = 0;   ///< what the backward pass computes again
-  double tensor_seconds = 0;      ///< group ops of its tensor-parallel group
+  double tensor_seconds = 0;      ///< group ops: of tensor-parallel groups and of shared experts
   double boundary_seconds = 0;    ///< copies to and from the host for the stages beside it
   double gradient_seconds = 0;    ///< sums of gradients with nothing beside them
   double parameter_seconds = 0;   ///< owners hand out what they updated

@@ -18,8 +18,9 @@ struct Work {
   StepFlops flops = {};
 };
 
-Work work_of(const RankPlan& rank, const CostModel& costs, const std::vector<int>& group) {
-  GroupPricer pricer(costs, group);
+Work work_of(const RankPlan& rank, const CostModel& costs,
+             const std::vector<std::vector<int>>& groups) {
+  GroupPricer pricer(costs, groups);
   Work work;
   std::vector<Instruction> again;
   for (const Program& program : rank.programs) {
@@ -67,11 +68,8 @@ std::vector<StageAccount> stage_accounts(const Plan& plan, const RankPlans& rank
     for (int index = 0; index < std::ssize(pipeline.stages); ++index) {
       const Stage& stage = pipeline.stages[index];
       const int rank = stage.ranks.front();
-      std::vector<int> group;
-      for (const int member : tensor_group_of(plan, {number, index, 0})) {
-        group.push_back(devices.at(member));
-      }
-      const Work work = work_of(ranks.of(rank), costs, group);
+      const Work work =
+          work_of(ranks.of(rank), costs, devices_of_groups(plan, {number, index, 0}, devices));
       StageAccount& account = accounts.emplace_back();
       account = {.pipeline = number,
                  .stage = index,

@@ -189,8 +189,12 @@ void write(const CrossEntropyPart& op, const Context& c) {
 // What all ranks sum, each of them uses in the same way: the gradient of the sum, which is alike on
 // all, is that of each part. What is gathered or scattered comes back the other way.
 // Source: Shoeybi et al., "Megatron-LM", 2019; Korthikanti et al., MLSys 2023.
-std::vector<int> kept(const GroupStart&, const Instruction&) { return {}; }
+std::vector<int> kept(const GroupStart& op, const Instruction& f) {
+  if (op.kind == GroupKind::kAllToAll) return {f.inputs[1]};
+  return {};
+}
 void write(const GroupStart& op, const Context& c) {
+  std::vector<int> inputs = {c.gradient};
   GroupStart back = op;
   std::swap(back.in_count, back.out_count);
   switch (op.kind) {
@@ -203,9 +207,11 @@ void write(const GroupStart& op, const Context& c) {
       back.kind = GroupKind::kAllGather;
       break;
     case GroupKind::kAllToAll:
+      back.exchange.returns = !op.exchange.returns;
+      inputs.push_back(c.in(1));
       break;
   }
-  const int gradient = c.writer.emit(c.op(".grad_input", back), {c.gradient})[0];
+  const int gradient = c.writer.emit(c.op(".grad_input", back), inputs)[0];
   c.writer.emit(c.op(".grad_input.wait", GroupWait{back.out_count}), {gradient});
   c.writer.add(c.in(0), gradient);
 }

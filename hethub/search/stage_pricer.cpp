@@ -93,7 +93,7 @@ const StagePricer::Table& StagePricer::table(const std::string& kind, int sequen
       tables_.try_emplace({kind, sequences, parallel.width, parallel.layout});
   Table& table = place->second;
   if (!is_new) return table;
-  GroupPricer pricer(costs_, devices_of_group(kind, parallel.width));
+  GroupPricer pricer(costs_, {devices_of_group(kind, parallel.width)});
   const GroupPrice group = [&](const GroupStart& op, DType dtype) {
     return pricer.seconds(op, dtype);
   };

@@ -10,9 +10,11 @@ namespace hethub {
 
 GroupCollectives::GroupCollectives(const RankPlan& rank, DevicePort& port, int first_id,
                                    std::chrono::milliseconds timeout)
-    : queue_(port.queue()), timeout_(timeout) {
+    : queue_(port.queue()), timeout_(timeout), exchanger_(port.queue(), timeout) {
+  // A rank is in one group of each sort, which its first member's number tells from others.
+  const int world_size = port.messenger().world_size();
   for (const std::vector<int>& ranks : rank.groups) {
-    const int id = first_id + static_cast<int>(groups_.size());
+    const int id = first_id + static_cast<int>(groups_.size()) * world_size + ranks.front();
     groups_.push_back(std::make_unique<Communicator>(CommunicatorOptions{&port, ranks, id}));
   }
   for (const Program& program : rank.programs) {
@@ -26,6 +28,7 @@ GroupCollectives::GroupCollectives(const RankPlan& rank, DevicePort& port, int f
 }
 
 void GroupCollectives::make_ready(const GroupStart& op, DType dtype) {
+  if (op.kind == GroupKind::kAllToAll) return exchanger_.make_ready(op);
   if (known(op, dtype) != nullptr) return;
   Communicator& group = *groups_.at(op.group);
   known_.push_back({op, dtype, group.prepare(group_algorithm(op, dtype), group_chunks(op), dtype)});
@@ -39,13 +42,17 @@ GroupCollectives::Known* GroupCollectives::known(const GroupStart& op, DType dty
 }
 
 // Collectives work in place on data that has every member's part.
-void GroupCollectives::start(const GroupStart& op, DType dtype, View x, View y, View workspace) {
+void GroupCollectives::start(const GroupStart& op, DType dtype, const GroupOperands& operands) {
+  copy_after_ = {};
+  Communicator& group = *groups_[op.group];
+  if (op.kind == GroupKind::kAllToAll) return exchanger_.run(op, dtype, operands, group);
   const std::int64_t element = size_of(dtype);
   PreparedCollective& collective = *known(op, dtype)->collective;
-  Communicator& group = *groups_[op.group];
+  const View x = operands.inputs[0];
+  const View y = operands.outputs[0];
+  const View workspace = operands.workspace;
   View data = y;
   View scratch = workspace;
-  copy_after_ = {};
   const std::int64_t all = std::max(op.in_count, op.out_count);
   const IndexRange part = part_of(all, op.ranks, group.rank());
   if (op.kind == GroupKind::kAllGather) {

@@ -9,6 +9,7 @@
 #include "hethub/accel/rank/rank_device.h"
 #include "hethub/comm/communicator.h"
 #include "hethub/plan/rank_plan.h"
+#include "hethub/train/row_exchange.h"
 
 namespace hethub {
 
@@ -17,12 +18,11 @@ namespace hethub {
 /// Threads: one.
 class GroupCollectives : public GroupRunner {
  public:
-  /// `first_id` is the communicator's id of the rank's first group: the same on all its members, of
-  /// no other group. All pointers outlive it.
+  /// Communicators have ids from `first_id` on, which nobody else uses. All pointers outlive it.
   GroupCollectives(const RankPlan& rank, DevicePort& port, int first_id,
                    std::chrono::milliseconds timeout);
 
-  void start(const GroupStart& op, DType dtype, View x, View y, View workspace) override;
+  void start(const GroupStart& op, DType dtype, const GroupOperands& operands) override;
   void wait() override;
 
  private:
@@ -39,6 +39,7 @@ class GroupCollectives : public GroupRunner {
   std::chrono::milliseconds timeout_;
   std::vector<std::unique_ptr<Communicator>> groups_ = {};
   std::vector<Known> known_ = {};
+  RowExchanger exchanger_;
   Request request_ = {};
   std::pair<View, View> copy_after_ = {};  // what a scatter's end copies from where to where
 };

@@ -25,7 +25,10 @@ RankWorker::RankWorker(const RankWorkerOptions& options)
       rank_(*options.rank),
       device_(*options.device),
       messages_(*options.plan, *options.schedule, *options.device, options.timeout) {
-  const MessageNeeds needs = messages_.needs();
+  MessageNeeds needs = messages_.needs();
+  const MessageNeeds exchange = exchange_needs(rank_);
+  needs.messages += exchange.messages;
+  needs.longest_bytes = std::max(needs.longest_bytes, exchange.longest_bytes);
   port_ = std::make_unique<DevicePort>(DevicePortOptions{
       .messenger = options_.messenger,
       .backend = &device_.backend(),
@@ -52,7 +55,7 @@ RankWorker::~RankWorker() { device_.set_group_runner(nullptr); }
 void RankWorker::make_inputs() {
   const auto rows = static_cast<std::size_t>(batch_shape(*options_.plan, rank_.position).rows());
   sequences_ = sequences_of(*options_.plan, rank_.position);
-  counts_tokens_ = rank_.groups.empty() || rank_.groups[0].front() == rank_.rank;
+  counts_tokens_ = tensor_group_of(*options_.plan, rank_.position).front() == rank_.rank;
   host_.tokens.resize(rows);
   host_.labels.resize(rows);
   host_.losses.resize(rows);
@@ -72,9 +75,8 @@ void RankWorker::make_groups() {
   summary_.resize(static_cast<std::size_t>(summary_numbers(std::ssize(all))));
   gradient_sums_ = std::make_unique<GradientSums>(sums_options());
   if (rank_.groups.empty()) return;
-  // A rank is in one tensor-parallel group: that of its first member's number.
-  const int id = gradient_sums_->groups() + 1 + rank_.groups[0].front();
-  group_ops_ = std::make_unique<GroupCollectives>(rank_, *port_, id, options_.timeout);
+  group_ops_ = std::make_unique<GroupCollectives>(rank_, *port_, gradient_sums_->groups() + 1,
+                                                  options_.timeout);
   device_.set_group_runner(group_ops_.get());
 }
 

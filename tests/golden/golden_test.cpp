@@ -79,6 +79,19 @@ void wide(Plan& plan, const std::string& layout, int layers, int batch) {
                             .stages = {wide_stage("opencl", width, other, {0, layers})}});
 }
 
+// "experts2" is two copies that share out the experts, "experts2_then_1" two stages of several
+// kinds, of which the first is so.
+void experts(Plan& plan, const std::string& layout, int layers, int batch) {
+  const std::string kind = layout == "experts2" ? "cpu" : "opencl";
+  const bool then = layout.ends_with("_then_1");
+  const int cut = then ? layers / 2 : layers;
+  Stage stage = stage_of(kind, 0, 0, cut);
+  stage.ranks = {0, 1};
+  stage.expert_parallel = 2;
+  plan.pipelines = {{.micro_batch_size = 2, .micro_batches = batch / 2, .stages = {stage}}};
+  if (then) plan.pipelines[0].stages.push_back(stage_of("cpu", 2, cut, layers));
+}
+
 // The layout of one test, for a model of so many layers and a batch of so many sequences.
 Plan plan_of(const std::string& layout, int layers, int batch) {
   Plan plan{.sequence_length = 32, .global_batch = batch};
@@ -110,6 +123,7 @@ Plan plan_of(const std::string& layout, int layers, int batch) {
     plan.pipelines[0].stages[1].layers = {{1, 2}, {layers - 1, layers}};
   }
   if (layout.starts_with("width")) wide(plan, layout, layers, batch);
+  if (layout.starts_with("experts")) experts(plan, layout, layers, batch);
   if (layout == "uneven_replicas") {
     plan.pipelines.push_back({.micro_batch_size = 1,
                               .micro_batches = batch / 2 + 1,
@@ -176,7 +190,9 @@ INSTANTIATE_TEST_SUITE_P(
                     std::tuple("qwen2", "width4_and_1"), std::tuple("window", "width2_and_1"),
                     std::tuple("gpt2", "width2_then_1"), std::tuple("gpt2", "width4_and_1"),
                     std::tuple("gpt2", "zero_bubble"), std::tuple("mixtral", "width2_then_2"),
-                    std::tuple("mixtral", "width4_and_1"), std::tuple("mixtral", "interleaved"),
+                    std::tuple("mixtral", "width4_and_1"), std::tuple("mixtral", "experts2"),
+                    std::tuple("mixtral", "experts2_opencl"),
+                    std::tuple("mixtral", "experts2_then_1"), std::tuple("mixtral", "interleaved"),
                     std::tuple("mixtral", "emulated_kinds")),
     name_of);
 

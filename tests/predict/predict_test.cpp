@@ -206,6 +206,36 @@ TEST(Predict, a_rank_s_accounts_add_up_to_the_step) {
   }
 }
 
+// Two copies of a stage: with the experts shared out, each holds half of them, and exchanges rows.
+TEST(Predict, an_exchange_of_experts_rows_is_in_the_memory_and_in_the_time) {
+  const ModelConfig model = parse_model(
+      R"({"model_type":"mixtral","vocab_size":256,"hidden_size":64,"intermediate_size":512,
+          "num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":128,
+          "num_local_experts":4,"num_hidden_layers":2})",
+      "config.json");
+  Plan plan = example_plan({example_pipeline({0}, {"a"}, {2}, 2, 2)});
+  plan.pipelines[0].stages[0].ranks = {0, 1};
+  const auto predicted = [&](LinkRate link) {
+    return predict(plan, model, CostModel(example_cluster(2, 0, link), {}), {.stages = true});
+  };
+  const LinkRate slow = {1e-4, 1e9};
+  const double whole_copies = predicted(slow).stages.at(0).tensor_seconds;
+  EXPECT_EQ(whole_copies, 0);
+  const std::int64_t all = predicted(slow).ranks[0].arena_bytes;
+  plan.pipelines[0].stages[0].expert_parallel = 2;
+  const Prediction prediction = predicted(slow);
+  EXPECT_LT(prediction.ranks[0].arena_bytes, all);
+  EXPECT_EQ(prediction.ranks[1].arena_bytes,
+            make_rank_plan(plan, model, segments_of(plan, model), 1).memory.arena_bytes);
+  // Half of the rows' choices go over and come back, forward and backward, in each layer; counts go
+  // once.
+  const double rows = 2.0 * plan.sequence_length / 2;
+  const double bytes = rows * 2 / 2 * 64 * 4;
+  const double messages = 4 * (1e-4 + bytes / 1e9) + (1e-4 + 5 * 4 / 1e9);
+  EXPECT_NEAR(prediction.stages.at(0).tensor_seconds, 2 * 2 * messages, 0.02 * 4 * messages);
+  EXPECT_LT(predicted({1e-6, 1e10}).step_seconds, prediction.step_seconds);
+}
+
 TEST(Predict, memory_is_the_arena_that_the_rank_will_allocate) {
   Costs measured;
   measured.kinds["b"].fixed_memory_bytes = 12345;

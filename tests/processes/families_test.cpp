@@ -17,6 +17,12 @@ std::vector<Pipeline> wide_then_narrow() {
   return {{.micro_batch_size = 2, .micro_batches = 2, .stages = {wide, stage_of("cpu", 2, 2, 4)}}};
 }
 
+// Two copies of all layers that share out three experts.
+std::vector<Pipeline> shared_experts() {
+  Stage stage{.kind = "cpu", .ranks = {0, 1}, .expert_parallel = 2, .layers = {{0, 4}}};
+  return {{.micro_batch_size = 2, .micro_batches = 2, .stages = {stage}}};
+}
+
 std::string config_of(const std::string& family) {
   if (family == "gpt2") {
     return R"({"model_type":"gpt2","vocab_size":257,"n_embd":48,"n_layer":4,"n_head":4,
@@ -33,6 +39,7 @@ class Families : public testing::TestWithParam<std::string> {
     space_.make_data(32);
     space_.write("config.json", config_of(GetParam()));
     space_.write_plan("wide.json", wide_then_narrow());
+    if (GetParam() == "mixtral") space_.write_plan("experts.json", shared_experts());
     space_.write_plan("replicas.json", {replica_of("cpu", 0, 1, 3), replica_of("cpu", 1, 1, 1)});
   }
 
@@ -45,16 +52,20 @@ class Families : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(Families, go_on_under_another_plan_with_the_same_loss) {
-  train("wide", "--lr 1e-3 --steps 2 --checkpoint-dir kept");
-  for (const std::string plan : {"wide", "replicas"}) {
+  std::vector<std::string> plans = {"wide", "replicas"};
+  if (GetParam() == "mixtral") plans.insert(plans.begin(), "experts");
+  train(plans.front(), "--lr 1e-3 --steps 2 --checkpoint-dir kept");
+  for (const std::string& plan : plans) {
     std::filesystem::copy(space_.path("kept"), space_.path(plan),
                           std::filesystem::copy_options::recursive);
     train(plan, text("--lr 1e-3 --steps 3 --resume auto --checkpoint-dir ", plan, " --log-json ",
                      plan, ".jsonl"));
   }
-  const double expected = steps_of(space_.path("wide.jsonl")).at(3)["loss"];
-  const double found = steps_of(space_.path("replicas.jsonl")).at(3)["loss"];
-  EXPECT_NEAR(found, expected, 1e-5 * expected);
+  const double expected = steps_of(space_.path(plans.front() + ".jsonl")).at(3)["loss"];
+  for (const std::string& plan : plans) {
+    const double found = steps_of(space_.path(plan + ".jsonl")).at(3)["loss"];
+    EXPECT_NEAR(found, expected, 1e-5 * expected) << plan;
+  }
 }
 
 // Read under one plan and written again, with nothing learnt between.

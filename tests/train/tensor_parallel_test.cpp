@@ -8,7 +8,7 @@
 #include "hethub/base/text.h"
 #include "hethub/plan/validate.h"
 #include "tests/accel/multiplies.h"
-#include "tests/train/thread_ranks.h"
+#include "tests/train/wide_plans.h"
 
 namespace hethub {
 namespace {
@@ -32,41 +32,9 @@ ModelConfig odd_gpt2(bool tied, int layers) {
       "odd");
 }
 
-// Weights so large that no logits of a router lie close together.
-ModelConfig odd_mixture(bool tied, int layers) {
-  return parse_model(text(R"({"model_type":"mixtral","vocab_size":257,"hidden_size":48,
-      "intermediate_size":23,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":12,
-      "max_position_embeddings":64,"num_local_experts":5,"num_experts_per_tok":2,
-      "router_aux_loss_coef":0.3,"initializer_range":0.2,"num_hidden_layers":)",
-                          layers, R"(,"tie_word_embeddings":)", tied ? "true}" : "false}"),
-                     "odd");
-}
-
 ModelConfig odd_of(const std::string& family, bool tied, int layers = 2) {
   if (family == "gpt2") return odd_gpt2(tied, layers);
   return family == "mixtral" ? odd_mixture(tied, layers) : odd_model(family, tied, layers);
-}
-
-// Layers [begin, end) on ranks `first` and on, `width` of them to each of `copies`.
-Stage wide(int first, int width, LayerRange layers, int copies = 1) {
-  Stage stage{.kind = "cpu", .tensor_parallel = width, .layers = {layers}};
-  for (int rank = 0; rank < width * copies; ++rank) {
-    stage.ranks.push_back(first + rank);
-  }
-  return stage;
-}
-
-Pipeline pipeline(int size, int count, std::vector<Stage> stages) {
-  return {.micro_batch_size = size, .micro_batches = count, .stages = std::move(stages)};
-}
-
-TrainOptions options_for(Plan plan, ModelConfig model, std::int64_t steps = 3) {
-  return {.plan = std::move(plan),
-          .model = std::move(model),
-          .optimizer = {.learning_rate = 1e-3, .schedule = "constant", .total_steps = steps},
-          .start = {.seed = 5},
-          .steps = steps,
-          .timeout_s = 60};
 }
 
 // Twelve sequences in all.
@@ -84,17 +52,6 @@ std::vector<Plan> wide_layouts() {
                         pipeline(1, 6, {wide(4, 2, first), wide(6, 1, last)})}),
           cpu_plan(16, {pipeline(3, 4, {wide(0, 1, all, 2)})}),
           cpu_plan(16, {pipeline(3, 4, {wide(0, 2, first, 2), wide(4, 1, last, 3)})})};
-}
-
-void expect_alike(const std::vector<ThreadRank>& ranks, const std::vector<StepResult>& expected) {
-  for (const ThreadRank& rank : ranks) {
-    for (std::size_t step = 0; step < expected.size(); ++step) {
-      EXPECT_NEAR(rank.steps[step].loss, expected[step].loss, 1e-5 * expected[step].loss);
-      EXPECT_NEAR(rank.steps[step].gradient_norm, expected[step].gradient_norm,
-                  1e-5 * expected[step].gradient_norm);
-      EXPECT_EQ(rank.steps[step].tokens, expected[step].tokens);
-    }
-  }
 }
 
 TEST(TensorParallel, trains_the_same_at_any_mix_of_widths_and_copies) {

@@ -84,8 +84,7 @@ void RankDevice::run_group_op(const BoundOp& bound) {
                       .fix = "set one before a program with group ops runs"};
   });
   if (bound.group == nullptr) return group_runner_->wait();
-  group_runner_->start(*bound.group, bound.dtype, bound.inputs[0], bound.outputs[0],
-                       bound.workspace);
+  group_runner_->start(*bound.group, bound.dtype, {bound.inputs, bound.outputs, bound.workspace});
 }
 
 // Ops of the same sizes are the same to a device, whatever they are called.
