@@ -31,15 +31,17 @@ struct DataSheet {
 
 /// Which attention a framework runs.
 enum class AttentionKernel : std::uint8_t {
-  kVendor,    ///< on chip, the vendor's own
-  kPortable,  ///< on chip, a kernel that was written for more than this kind
-  kStored,    ///< scores are written to memory, all of them, and read again
+  kVendor,         ///< on chip, the vendor's own
+  kPortable,       ///< on chip, a kernel that was written for more than this kind
+  kStored,         ///< scores are written to memory, all of them, and read again
+  kStoredUnfused,  ///< the same, with mask, casts and softmax by an op each
 };
 
 /// What a training framework does that decides its time.
 struct Software {
   AttentionKernel attention = AttentionKernel::kVendor;
-  bool overlaps = false;   ///< gradients are summed while the backward pass goes on
+  /// Gradients are summed while the backward pass goes on, and stages send beside their compute.
+  bool overlaps = false;
   int gradient_bytes = 2;  ///< of an element, when gradients are summed
   /// With optimizer state sharded (ZeRO 1), gradients are summed on all ranks rather than each on
   /// its owner.

@@ -17,7 +17,11 @@ constexpr std::array<Tile, 4> kTiles = {
 
 // Products of 16-bit matrices whose rows do not begin at 16 bytes take another, slower kernel.
 constexpr std::int64_t kAligned = 8;
-constexpr double kUnaligned = 6;
+constexpr double kUnaligned = 16;
+
+// Mask, two casts and softmax, each of which reads and writes all scores, some of them in f32.
+constexpr double kUnfusedOps = 4;
+constexpr double kUnfusedPasses = 10;
 
 struct Pricer {
   const Kind& kind;
@@ -73,7 +77,8 @@ struct Pricer {
   double attention(const Attention& sizes, double products, double passes) const {
     const OpFacts facts = facts_of(op);
     const double moved = memory_seconds(facts.bytes());
-    if (attention_kernel != AttentionKernel::kStored) {
+    const bool unfused = attention_kernel == AttentionKernel::kStoredUnfused;
+    if (attention_kernel != AttentionKernel::kStored && !unfused) {
       const RoofFractions& roof = kind.efficiency;
       const bool own = attention_kernel == AttentionKernel::kVendor;
       return std::max(facts.flops / (peak * (own ? roof.attention : roof.portable_attention)),
@@ -89,7 +94,7 @@ struct Pricer {
         (product_seconds(flops, many, seq, seq) + product_seconds(flops, many, seq, head));
     const auto element = static_cast<double>(size_of(op.dtype));
     return product * (sizes.head_dim % kAligned == 0 ? 1 : kUnaligned) +
-           memory_seconds(passes * many * seq * seq * element);
+           memory_seconds((passes + (unfused ? kUnfusedPasses : 0)) * many * seq * seq * element);
   }
 
   double operator()(const Linear& /*sizes*/) const { return linear(); }
@@ -113,15 +118,21 @@ struct Pricer {
 }  // namespace
 
 double analytic_seconds(const Kind& kind, double peak, const Op& op, AttentionKernel kernel) {
-  return std::max(kind.efficiency.launch_s, std::visit(Pricer{kind, peak, op, kernel}, op.body));
+  const double launch = kind.efficiency.launch_s;
+  const bool unfused = kernel == AttentionKernel::kStoredUnfused && is_attention(op);
+  return std::max(launch * (1 + (unfused ? kUnfusedOps : 0)),
+                  std::visit(Pricer{kind, peak, op, kernel}, op.body));
+}
+
+bool is_attention(const Op& op) {
+  return std::holds_alternative<Attention>(op.body) ||
+         std::holds_alternative<AttentionGrad>(op.body);
 }
 
 bool is_product(const Op& op) {
   return std::holds_alternative<Linear>(op.body) ||
          std::holds_alternative<LinearGradInput>(op.body) ||
-         std::holds_alternative<LinearGradWeight>(op.body) ||
-         std::holds_alternative<Attention>(op.body) ||
-         std::holds_alternative<AttentionGrad>(op.body);
+         std::holds_alternative<LinearGradWeight>(op.body) || is_attention(op);
 }
 
 double product_peak(const Kind& kind, DType dtype) {

@@ -22,6 +22,9 @@ namespace hethub {
 double analytic_seconds(const Kind& kind, double peak, const Op& op,
                         AttentionKernel attention = AttentionKernel::kVendor);
 
+/// Whether an op is attention or its gradient.
+bool is_attention(const Op& op);
+
 /// Whether an op is made of matrix products: those and attention.
 bool is_product(const Op& op);
 

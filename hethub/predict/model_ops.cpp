@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hethub/base/text.h"
+#include "hethub/cost/analytic.h"
 #include "hethub/model/decoder.h"
 #include "hethub/program/differentiate.h"
 
@@ -24,6 +25,11 @@ void add(std::vector<ModelOps::Counted>& list, Op op) {
   } else {
     list.push_back({std::move(op), 1});
   }
+}
+
+// Frameworks that recompute selectively compute attention again and nothing beside it.
+bool is_spared(const PublishedRun& run, const Op& op) {
+  return run.recompute == Recompute::kSelective && op.name.ends_with(".again") && !is_attention(op);
 }
 
 }  // namespace
@@ -60,6 +66,7 @@ const ModelOps& ModelOpsCache::of(const PublishedRun& run) {
     ops.phases[phase] = sorted_by_layer<ModelOps::Counts>(
         program, static_cast<Phase>(phase), 1,
         [&](ModelOps::Counts& part, const Instruction& instruction) {
+          if (is_spared(run, instruction.op)) return;
           add(part, in_dtype(instruction.op, dtype));
         });
   }

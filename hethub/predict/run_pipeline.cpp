@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -16,6 +17,10 @@ std::vector<std::string> kinds_of(const std::vector<RunStage>& stages) {
     kinds.push_back(stage.kind().name);
   }
   return kinds;
+}
+
+double& phase_of(StageNumbers& numbers, Phase phase) {
+  return numbers.phase_seconds[static_cast<std::size_t>(phase)];
 }
 
 }  // namespace
@@ -41,20 +46,27 @@ RunPipeline::RunPipeline(const PublishedRun& run, const ModelOps& ops,
       stages_(stages),
       plan_(plan_of(run, kinds_of(stages))),
       schedule_(schedule_of(plan_, 0)) {
-  std::vector<std::array<PhaseSeconds, kPhases>> phases(stages.size());  // by stage
-  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    for (int phase = 0; phase < kPhases; ++phase) {
-      phases[stage][phase] = stages[stage].phase_seconds(ops, static_cast<Phase>(phase));
+  std::map<std::string, std::array<PhaseSeconds, kPhases>> phases;  // by kind
+  for (const RunStage& stage : stages) {
+    const auto [place, is_new] = phases.try_emplace(stage.kind().name);
+    for (int phase = 0; is_new && phase < kPhases; ++phase) {
+      place->second[phase] = stage.phase_seconds(ops, static_cast<Phase>(phase));
     }
   }
   for (int position = 0; position < schedule_.positions(); ++position) {
     const int stage = schedule_.worker_of[0][position];
     const Slice slice = slice_of(plan_, run.model, 0, position);
     StageNumbers& numbers = numbers_.emplace_back();
-    if (!slice.head) numbers.sent_bytes = stages[stage].sent_bytes(ops);
     for (int phase = 0; phase < kPhases; ++phase) {
-      numbers.phase_seconds[phase] = phases[stage][phase].of(slice);
+      numbers.phase_seconds[phase] = phases.at(stages[stage].kind().name)[phase].of(slice);
     }
+    if (stages[stage].sends_beside()) {
+      if (!slice.head) numbers.sent_bytes = stages[stage].sent_bytes(ops);
+      continue;
+    }
+    const double handover = stages[stage].send_rate().seconds(stages[stage].sent_bytes(ops));
+    if (!slice.head) phase_of(numbers, Phase::kForward) += handover;
+    if (!slice.embedding) phase_of(numbers, Phase::kBackward) += handover;
   }
 }
 

@@ -31,6 +31,8 @@ class RunPricer {
   /// Throws kUnsupported if there is an obstacle.
   RunPrediction price(const PublishedRun& run);
 
+  const Sheets& sheets() const { return sheets_; }
+
   /// What the run's framework does; defaults where the run names none.
   Software software_of(const PublishedRun& run) const;
 

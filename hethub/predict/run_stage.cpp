@@ -13,12 +13,23 @@ namespace {
 // are of this size; runs are too coarse to tell.
 constexpr double kLinkLatency = 3e-6;
 constexpr double kNetworkLatency = 8e-6;
+constexpr std::int64_t kFusedHeads = 4;
 constexpr double kUnknownLink = 12e9;       // PCIe 3.0 with 16 lanes
 constexpr double kUnknownNetwork = 12.5e9;  // of a node: 100 Gb/s
 
-bool is_attention(const Op& op) {
-  return std::holds_alternative<Attention>(op.body) ||
-         std::holds_alternative<AttentionGrad>(op.body);
+// Bytes that frameworks move for each logit, forwards and backwards: they copy logits to f32, then
+// take the maximum, subtract it, raise, sum and divide one after another; and back.
+constexpr double kLossForward = 28;
+constexpr double kLossBackward = 20;
+
+double loss_bytes(const Op& op) {
+  const auto bytes = [](const auto& sizes, double each) {
+    return each * static_cast<double>(sizes.rows) * static_cast<double>(sizes.vocab);
+  };
+  if (const auto* whole = std::get_if<CrossEntropy>(&op.body)) return bytes(*whole, kLossForward);
+  if (const auto* part = std::get_if<CrossEntropyPart>(&op.body)) return bytes(*part, kLossForward);
+  const auto* gradient = std::get_if<CrossEntropyGrad>(&op.body);
+  return gradient != nullptr ? bytes(*gradient, kLossBackward) : 0;
 }
 
 // Norms and sums of whole rows, which sequence parallel shares out.
@@ -112,13 +123,23 @@ LinkRate RunStage::send_rate() const {
 }
 
 double RunStage::analytic(const Op& op) const {
-  return analytic_seconds(sheet_.kind, peak_, op, software_.attention);
+  return analytic_seconds(sheet_.kind, peak_, op, attention_of(op));
+}
+
+// Megatron's fused softmax takes the rows of 4 heads at once, or does not run at all.
+AttentionKernel RunStage::attention_of(const Op& op) const {
+  const auto* sizes = std::get_if<Attention>(&op.body);
+  if (const auto* gradient = std::get_if<AttentionGrad>(&op.body)) sizes = &gradient->forward;
+  const bool fused = sizes == nullptr || sizes->batch * sizes->heads % kFusedHeads == 0;
+  const bool stored = software_.attention == AttentionKernel::kStored;
+  return stored && !fused ? AttentionKernel::kStoredUnfused : software_.attention;
 }
 
 double RunStage::op_seconds(const Op& op) const {
   if (const auto* group = std::get_if<GroupStart>(&op.body)) return group_seconds(*group, op);
   if (std::holds_alternative<GroupWait>(op.body)) return 0;
-  const double own = analytic(op);
+  const double own = std::max(
+      analytic(op), loss_bytes(op) / (kind().memory_bytes_per_s * kind().efficiency.memory));
   if (run_.sequence_parallel && is_whole(op)) return own / run_.tensor_parallel;
   // Each rank has 1/n of the rows, and they see all: n times the pairs of so short a sequence.
   if (is_attention(op)) return own * run_.context_parallel;

@@ -51,6 +51,10 @@ class RunStage {
   /// The links of a group of every `stride`-th rank, which shares its node's with its like.
   LinkRate group_rate(int ranks, int stride) const;
 
+  /// Whether messages to other stages go beside compute. Frameworks that do not overlap compute
+  /// nothing until a message has arrived.
+  bool sends_beside() const { return software_.overlaps; }
+
   /// The links to the next stage.
   LinkRate send_rate() const;
 
@@ -63,6 +67,7 @@ class RunStage {
 
  private:
   double analytic(const Op& op) const;
+  AttentionKernel attention_of(const Op& op) const;
   double op_seconds(const Op& op) const;
   double group_seconds(const GroupStart& group, const Op& op) const;
 

@@ -82,6 +82,18 @@ void add_memory(const ValidatedRun& row, const Software& software,
       {run.table_activations, first_stage_layer_bytes(alone, software)});
 }
 
+// A run whose states and activations alone would not fit its devices without sequence parallel
+// cannot have run without it, whatever its source left out.
+RunMemory feasible_memory(const PublishedRun& run, const Software& software, const Sheets& sheets) {
+  const RunMemory stated = peak_memory(run, software);
+  const Kind& kind = sheets.find(run.stage_kinds.at(stated.stage).front())->kind;
+  const bool fits = stated.states + stated.activations <= static_cast<double>(kind.memory_bytes);
+  if (fits || run.sequence_parallel || run.tensor_parallel == 1) return stated;
+  PublishedRun shared = run;
+  shared.sequence_parallel = true;
+  return peak_memory(shared, software);
+}
+
 }  // namespace
 
 ErrorSummary summary_of(const std::vector<ValidatedFigure>& figures) {
@@ -123,7 +135,7 @@ Validation validate_runs(const PublishedRuns& runs, RunPricer& pricer) {
       validation.rows.push_back({run, pricer.price(run)});
       ValidatedRun& row = validation.rows.back();
       const Software software = pricer.software_of(run);
-      if (run.measured_bytes > 0) row.memory = peak_memory(run, software);
+      if (run.measured_bytes > 0) row.memory = feasible_memory(run, software, pricer.sheets());
       add_memory(row, software, memory);
     }
   }

@@ -122,6 +122,51 @@ TEST(RunPricer, faster_hardware_never_makes_a_step_slower) {
   }
 }
 
+TEST(RunPricer, stages_wait_for_their_messages_where_the_framework_does_not_overlap) {
+  const PublishedRuns runs = published();
+  Sheets sheets = known_sheets();
+  const PublishedRun run = run_named(runs, "amp-het_cluster-tp1dp4pp4-mbs1");
+  ASSERT_FALSE(sheets.software.at(run.software).overlaps);
+  const double blocking = RunPricer(sheets).price(run).pipeline_s;
+  sheets.software.at(run.software).overlaps = true;
+  const double beside = RunPricer(sheets).price(run).pipeline_s;
+  // Each micro-batch is sent on and comes back once on an inner stage.
+  const double message = 1024.0 * 1024 * 2;  // bytes: rows, hidden size, f16
+  const double least = 2 * run.micro_batches() * message / (10e9 / 8);
+  EXPECT_GT(blocking, beside + least);
+}
+
+TEST(RunPricer, softmax_over_heads_that_its_kernel_cannot_take_is_slower) {
+  PublishedRun run = run_named(published(), "seqsel-t5-22B-full");
+  run.micro_batch_size = 1;
+  run.global_batch = 1;
+  const Sheets sheets = known_sheets();
+  ASSERT_EQ(run.model.heads / run.tensor_parallel % 4, 0);
+  const double fused = RunPricer(sheets).price(run).step_s;
+  run.model.heads = 48;  // 6 of a rank
+  run.model.kv_heads = 48;
+  run.model.head_dim = 128;
+  const double unfused = RunPricer(sheets).price(run).step_s;
+  run.model.heads = run.model.kv_heads = 64;  // 8 of a rank, of the same width all together
+  run.model.head_dim = 96;
+  EXPECT_GT(unfused, fused);
+  EXPECT_GT(unfused, RunPricer(sheets).price(run).step_s);
+}
+
+TEST(PublishedRuns, virtual_stages_that_a_row_doubts_are_those_of_its_notes) {
+  const PublishedRuns runs = published();
+  const PublishedRun doubted = run_named(runs, "dgxc-nemotron4-340b-bf16-256");
+  EXPECT_EQ(doubted.virtual_stages, 12);
+  EXPECT_EQ(doubted.positions.size(), 96U);
+  EXPECT_EQ(run_named(runs, "dgxc-nemotron4-15b-bf16-16").virtual_stages, 1);
+}
+
+TEST(PublishedRuns, a_ports_rate_is_not_taken_for_a_nodes) {
+  const PublishedRuns runs = published();
+  EXPECT_EQ(run_named(runs, "flagperf-llama3-70b-H100-64-tp8pp4dp2").node_bytes_per_s, 0);
+  EXPECT_DOUBLE_EQ(run_named(runs, "dgxc-nemotron4-15b-bf16-16").node_bytes_per_s, 3200e9 / 8);
+}
+
 TEST(RunPricer, what_cannot_be_priced_is_refused_with_the_reason) {
   const Sheets sheets = known_sheets();
   PublishedRun run = run_named(published(), "seqsel-t5-22B-full");
