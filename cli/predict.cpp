@@ -306,8 +306,8 @@ void add_predict(CLI::App& app, VerbCall& call) {
   command.add_option("--model", arguments->model, "config.json; without: the one the plan names");
   command.add_option("--trace", arguments->trace, "write the simulated step for Perfetto");
   command.add_option("--what-if", arguments->what_if,
-                     "PART=FACTOR: the plan's step if links, copies, launches or a kind were so "
-                     "many times as fast");
+                     "PART=FACTOR: the plan's step if links, copies, launches, memory or a kind "
+                     "were so many times as fast");
   command
       .add_option("--tokens", arguments->tokens,
                   "say how many days so many tokens take, and what they cost")

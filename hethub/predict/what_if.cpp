@@ -12,6 +12,7 @@ constexpr double kMostFactor = 1000;
 constexpr const char* kLinks = "links";
 constexpr const char* kCopies = "copies";
 constexpr const char* kLaunches = "launches";
+constexpr const char* kMemory = "memory";
 
 void speed_up(LinkRate& rate, double factor) {
   rate.latency_s /= factor;
@@ -32,6 +33,24 @@ void speed_up(Kind& kind, KindCosts* measured, double factor) {
   }
   measured->launch_seconds /= factor;
   measured->action_seconds /= factor;
+}
+
+// Of products and attention the arithmetic is taken to bind; all other ops move memory.
+bool moves_memory(const OpRow& row) {
+  return !row.op.starts_with("linear") && !row.op.starts_with("expert_linear") &&
+         !row.op.starts_with("attention");
+}
+
+void speed_up_memory(Cluster& cluster, Costs& measured, double factor) {
+  for (Kind& kind : cluster.kinds) {
+    kind.memory_bytes_per_s *= factor;
+  }
+  for (auto& [name, kind] : measured.kinds) {
+    for (OpRow& row : kind.ops) {
+      const double launch = std::min(row.seconds, kind.launch_seconds);
+      if (moves_memory(row)) row.seconds = launch + (row.seconds - launch) / factor;
+    }
+  }
 }
 
 [[noreturn]] void refuse(std::string found, std::string expected) {
@@ -88,6 +107,8 @@ CostModel improved(const CostModel& costs, const Improvement& improvement) {
       kind.launch_seconds /= factor;
       kind.action_seconds /= factor;
     }
+  } else if (improvement.what == kMemory) {
+    speed_up_memory(cluster, measured, factor);
   } else {
     known = false;
     for (Kind& kind : cluster.kinds) {
@@ -98,7 +119,7 @@ CostModel improved(const CostModel& costs, const Improvement& improvement) {
     }
   }
   if (!known) {
-    std::string all = text(kLinks, ", ", kCopies, ", ", kLaunches);
+    std::string all = text(kLinks, ", ", kCopies, ", ", kLaunches, ", ", kMemory);
     for (const Kind& kind : cluster.kinds) {
       all += ", " + kind.name;
     }
@@ -119,7 +140,7 @@ std::vector<Gain> gains_of(const Plan& plan, const ModelConfig& model, const Cos
                            double step_seconds, double factor) {
   const std::vector<std::string> kinds = plan.kind_of_rank();
   std::set<std::string> parts(kinds.begin(), kinds.end());
-  parts.insert({kLinks, kCopies, kLaunches});
+  parts.insert({kLinks, kCopies, kLaunches, kMemory});
   std::vector<Gain> gains;
   for (const std::string& part : parts) {
     gains.push_back(gain_of(plan, model, costs, step_seconds, {part, factor}));

@@ -10,8 +10,9 @@ namespace hethub {
 /// A part of a cluster that is so many times faster.
 struct Improvement {
   /// "links": every link's rate and latency; "copies": those between devices and hosts; "launches":
-  /// what ops and actions take beside their work, where it was measured; else the name of a kind:
-  /// all its ops.
+  /// what ops and actions take beside their work, where it was measured; "memory": the memory of
+  /// all kinds, for the ops that are not products or attention where they were measured, for those
+  /// that it bounds by data sheet; else the name of a kind: all its ops.
   std::string what = {};
   double factor = 1;
 };

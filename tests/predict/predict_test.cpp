@@ -403,15 +403,26 @@ TEST(WhatIf, a_part_twice_as_fast_is_worth_at_most_a_factor_of_two_and_all_parts
   const Plan plan = example_plan({example_pipeline({0, 1}, {"a", "b"}, {2, 2}, 1, 4)}, "1f1b");
   const double before = predict(plan, model, costs).step_seconds;
   const std::vector<Gain> gains = gains_of(plan, model, costs, before);
-  ASSERT_EQ(gains.size(), 5U);  // two kinds, links, copies and launches
+  ASSERT_EQ(gains.size(), 6U);  // two kinds, links, copies, launches and memory
   EXPECT_EQ(gains.front().improvement.what, "b") << "the slower kind has as many layers";
   CostModel all = costs;
   for (const Gain& gain : gains) {
     EXPECT_GE(gain.speedup, 1);
     EXPECT_LE(gain.speedup, 2);
-    all = improved(all, gain.improvement);
+    if (gain.improvement.what != "memory") all = improved(all, gain.improvement);  // kinds have it
   }
   EXPECT_NEAR(predict(plan, model, all).step_seconds, before / 2, 1e-9 * before);
+}
+
+TEST(WhatIf, memory_is_what_ops_that_are_no_products_wait_for) {
+  KindCosts measured{.launch_seconds = 1,
+                     .ops = {{"linear", "s", "f32", 5}, {"add", "s", "f32", 5}}};
+  const CostModel costs(example_cluster(1, 0), {.kinds = {{"a", measured}}});
+  const CostModel faster = improved(costs, {"memory", 4});
+  EXPECT_EQ(faster.costs().kinds.at("a").ops[0].seconds, 5);
+  EXPECT_EQ(faster.costs().kinds.at("a").ops[1].seconds, 2) << "the launch stays";
+  EXPECT_EQ(faster.cluster().kinds[0].memory_bytes_per_s,
+            4 * costs.cluster().kinds[0].memory_bytes_per_s);
 }
 
 TEST(WhatIf, what_is_no_improvement_is_refused) {
