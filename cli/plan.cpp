@@ -189,6 +189,13 @@ Cluster chosen_devices(const PlanArguments& arguments, const SearchRequest& requ
 
 [[noreturn]] void refuse_empty(const SearchResult& result, const SearchRequest& request,
                                const Strategy& strategy) {
+  if (!result.nearest && !result.complete) {
+    throw Error(ErrorCode::kInvalidPlan,
+                {.what = "planner",
+                 .found = "no plan in the time that it had",
+                 .expected = "1 or more",
+                 .fix = "raise --time-limit, or let go of a --pin of stages or pipelines"});
+  }
   if (!result.nearest) {
     throw Error(ErrorCode::kInvalidPlan, {.what = "planner",
                                           .found = "no plan that the pins allow",

@@ -94,7 +94,9 @@ void print_reasons(const PlanAnswer& answer) {
     }
     print_effect("with " + change.what, change.tokens_per_second, rate, change.proven);
   }
-  if (!answer.result.complete) {
+  if (!answer.result.complete && answer.result.bound_seconds <= 0) {
+    std::printf("  the search ran out of time and proved no limit: --time-limit gives it more\n");
+  } else if (!answer.result.complete) {
     std::printf("  the search did not prove it best: a better plan may be up to %.1f %% faster\n",
                 100 * gap_of(answer.result));
   }

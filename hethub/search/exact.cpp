@@ -10,18 +10,15 @@
 namespace hethub {
 namespace {
 
-std::vector<RankClass> usable_classes(const SearchRequest& request) {
-  std::vector<RankClass> classes = rank_classes(request.costs.ranks());
-  std::erase_if(classes, [&](const RankClass& one) { return !request.pins.allow(one.kind); });
-  return classes;
-}
-
 std::vector<int> usable_sizes(const SearchRequest& request) {
   if (request.pins.micro_batch_size) return {*request.pins.micro_batch_size};
   std::vector<int> sizes = request.micro_batch_sizes;
   std::erase_if(sizes, [&](int size) { return size < 1 || size > request.global_batch; });
   return sizes;
 }
+
+// What a bound may take, if there is no time for all, is left of the time.
+constexpr double kSearchPart = 0.85;
 
 }  // namespace
 
@@ -37,61 +34,9 @@ ExactSearch::ExactSearch(const SearchRequest& request, std::unique_ptr<SearchCac
       sizes_(usable_sizes(request)),
       tables_(request, classes_, sizes_, pricer_),
       begin_(std::chrono::steady_clock::now()),
-      end_(after_seconds(request.time_limit_s)) {
+      end_(after_seconds(kSearchPart * request.time_limit_s)),
+      proof_end_(after_seconds(request.time_limit_s)) {
   list_shapes();
-}
-
-bool ExactSearch::shape_pinned_out(const PipelineShape& shape) const {
-  const Pins& pins = request_.pins;
-  if (pins.stages && std::ssize(shape) != *pins.stages) return true;
-  for (const auto& [stage, kind] : pins.stage_kind) {
-    if (stage >= std::ssize(shape) || classes_[shape[stage]].kind != kind) return true;
-  }
-  return false;
-}
-
-bool ExactSearch::split_pinned_out(const std::vector<int>& split) const {
-  for (const auto& [stage, layers] : request_.pins.stage_layers) {
-    if (stage >= std::ssize(split) || split[stage] != layers) return true;
-  }
-  return false;
-}
-
-void ExactSearch::list_shapes() {
-  const int layers = request_.model.layers;
-  std::size_t longest = 0;
-  for (PipelineShape& shape : all_shapes(classes_, layers)) {
-    longest = std::max(longest, shape.size());
-    if (!shape_pinned_out(shape)) shapes_.push_back(std::move(shape));
-  }
-  splits_.resize(longest + 1);
-  even_splits_.resize(longest + 1);
-  const bool pinned = !request_.pins.stage_layers.empty();
-  for (std::size_t stages = 1; stages <= longest; ++stages) {
-    for_each_split(layers, static_cast<int>(stages), [&](const std::vector<int>& split) {
-      if (!split_pinned_out(split)) {
-        splits_[stages].push_back(split);
-        if (pinned || is_even(split)) even_splits_[stages].push_back(split);
-      }
-      return !out_of_time();
-    });
-  }
-  std::erase_if(shapes_, [&](const PipelineShape& shape) { return splits_[shape.size()].empty(); });
-  for (const PipelineShape& shape : shapes_) {
-    const bool one_kind = std::all_of(shape.begin(), shape.end(), [&](int which) {
-      return classes_[which].kind == classes_[shape.front()].kind;
-    });
-    shape_splits_.push_back(&(one_kind ? even_splits_ : splits_)[shape.size()]);
-  }
-  capacities_.assign(shapes_.size(), {0, -1});
-}
-
-double ExactSearch::shape_rate(int shape) const {
-  double best = 0;
-  for (const std::vector<int>& split : splits_of(shape)) {
-    best = std::max(best, tables_.rate(shapes_[shape], split));
-  }
-  return best;
 }
 
 std::int64_t ExactSearch::split_capacity(int shape, int split, double seconds) const {
@@ -110,8 +55,10 @@ std::int64_t ExactSearch::shape_capacity(int shape) {
   if (capacity >= 0 && threshold() > 0.99 * at) return capacity;
   at = threshold();
   capacity = 0;
-  for (std::size_t split = 0; split < splits_of(shape).size(); ++split) {
-    capacity = std::max(capacity, split_capacity(shape, static_cast<int>(split), at));
+  for (int split = 0; split < std::ssize(splits_of(shape)) && capacity < request_.global_batch;
+       ++split) {
+    if (out_of_time()) return capacity = request_.global_batch;
+    capacity = std::max(capacity, split_capacity(shape, split, at));
   }
   return capacity;
 }
@@ -131,10 +78,7 @@ bool ExactSearch::out_of_time() {
 }
 
 SearchResult ExactSearch::run() {
-  std::vector<double> rates;
-  for (std::size_t shape = 0; shape < shapes_.size(); ++shape) {
-    rates.push_back(shape_rate(static_cast<int>(shape)));
-  }
+  rate_shapes();
   std::vector<RatedCombination> combinations;
   const Pins& pins = request_.pins;
   const int most = static_cast<int>(std::min<std::int64_t>(
@@ -144,7 +88,7 @@ SearchResult ExactSearch::run() {
     if (!pins.pipelines || std::ssize(chosen) == *pins.pipelines) {
       double rate = 0;
       for (const int shape : chosen) {
-        rate += rates[shape];
+        rate += rates_[shape];
       }
       combinations.emplace_back(rate, chosen);
     }
@@ -174,30 +118,36 @@ SearchResult ExactSearch::run() {
   return std::move(result_);
 }
 
-// The largest time at which no set of shapes that is left can take the global batch.
-double ExactSearch::proven_bound(const std::vector<std::vector<int>>& rest) {
+// The largest time at which no set of shapes that is left can take the global batch, as far as
+// there is time to find it; 0 where not all splits are known.
+double ExactSearch::proven_bound(const std::vector<std::vector<int>>& rest) const {
+  if (!listed_) return 0;
   double high = kept_.front().seconds;
   double low = 0;
   for (int round = 0; round < 20; ++round) {
     const double middle = (low + high) / 2;
-    std::vector<std::int64_t> capacity(shapes_.size(), 0);
-    for (std::size_t shape = 0; shape < shapes_.size(); ++shape) {
-      for (std::size_t split = 0; split < splits_of(static_cast<int>(shape)).size(); ++split) {
-        capacity[shape] =
-            std::max(capacity[shape],
-                     split_capacity(static_cast<int>(shape), static_cast<int>(split), middle));
-      }
-    }
-    const bool possible = std::any_of(rest.begin(), rest.end(), [&](const auto& combination) {
-      std::int64_t all = 0;
-      for (const int shape : combination) {
-        all += capacity[shape];
-      }
-      return all >= request_.global_batch;
-    });
-    (possible ? high : low) = middle;
+    (has_room(rest, middle) ? high : low) = middle;
   }
   return low;
+}
+
+// Whether one of these sets may take the global batch in so long; true where time is out.
+bool ExactSearch::has_room(const std::vector<std::vector<int>>& rest, double seconds) const {
+  std::vector<std::int64_t> capacity(shapes_.size(), 0);
+  for (int shape = 0; shape < std::ssize(shapes_); ++shape) {
+    for (int split = 0;
+         split < std::ssize(splits_of(shape)) && capacity[shape] < request_.global_batch; ++split) {
+      if (std::chrono::steady_clock::now() > proof_end_) return true;
+      capacity[shape] = std::max(capacity[shape], split_capacity(shape, split, seconds));
+    }
+  }
+  return std::any_of(rest.begin(), rest.end(), [&](const auto& combination) {
+    std::int64_t all = 0;
+    for (const int shape : combination) {
+      all += capacity[shape];
+    }
+    return all >= request_.global_batch;
+  });
 }
 
 // The sets of the highest rates among those with as many pipelines and ranks, so that the first
@@ -228,24 +178,14 @@ void ExactSearch::dive(const std::vector<int>& combination, int size) {
   const std::int64_t units = request_.global_batch / sizes_[size];
   if (units * sizes_[size] != request_.global_batch || units < std::ssize(combination)) return;
   std::vector<Choice> chosen;
-  std::vector<double> rates;
   for (const int shape : combination) {
-    const auto& splits = splits_of(shape);
-    int best = 0;
-    for (std::size_t split = 1; split < splits.size(); ++split) {
-      if (tables_.rate(shapes_[shape], splits[split]) >
-          tables_.rate(shapes_[shape], splits[best])) {
-        best = static_cast<int>(split);
-      }
-    }
-    rates.push_back(tables_.rate(shapes_[shape], splits[best]));
-    chosen.push_back({shape, best, size, 1});
+    chosen.push_back({shape, best_splits_[shape], size, 1});
   }
   for (std::int64_t unit = std::ssize(chosen); unit < units; ++unit) {
     std::size_t next = 0;  // the pipeline that would be done first with one more
     for (std::size_t pipeline = 1; pipeline < chosen.size(); ++pipeline) {
       const auto done = [&](std::size_t which) {
-        return (chosen[which].micro_batches + 1) / rates[which];
+        return (chosen[which].micro_batches + 1) / rates_[chosen[which].shape];
       };
       if (done(pipeline) < done(next)) next = pipeline;
     }

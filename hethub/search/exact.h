@@ -29,6 +29,10 @@ class ExactSearch {
 
   SearchResult run();
 
+  /// How many splits of shapes such a search looks through, pins left aside: with more than some
+  /// hundred thousand its time goes by before it has looked at most of them.
+  static double splits_of_space(const SearchRequest& request);
+
  private:
   ExactSearch(const SearchRequest& request, std::unique_ptr<SearchCache> own);
 
@@ -54,11 +58,12 @@ class ExactSearch {
     double seconds = 0;
   };
 
+  static std::vector<RankClass> usable_classes(const SearchRequest& request);
   void list_shapes();
   bool shape_pinned_out(const PipelineShape& shape) const;
   bool split_pinned_out(const std::vector<int>& split) const;
   const std::vector<std::vector<int>>& splits_of(int shape) const { return *shape_splits_[shape]; }
-  double shape_rate(int shape) const;
+  void rate_shapes();
   std::int64_t shape_capacity(int shape);
   std::int64_t split_capacity(int shape, int split, double seconds) const;
 
@@ -84,7 +89,8 @@ class ExactSearch {
   void note_shortage(const Plan& plan, const MemoryFault& fault);
   double threshold() const;
   bool out_of_time();
-  double proven_bound(const std::vector<std::vector<int>>& rest);
+  double proven_bound(const std::vector<std::vector<int>>& rest) const;
+  bool has_room(const std::vector<std::vector<int>>& rest, double seconds) const;
 
   const SearchRequest& request_;
   std::vector<RankClass> classes_;
@@ -98,6 +104,8 @@ class ExactSearch {
   std::vector<std::vector<std::vector<int>>> splits_;               // by number of stages
   std::vector<std::vector<std::vector<int>>> even_splits_;          // likewise, of one kind
   std::vector<const std::vector<std::vector<int>>*> shape_splits_;  // by shape: one of the above
+  std::vector<double> rates_;  // by shape: the most sequences a second that any of its splits has
+  std::vector<int> best_splits_;                             // by shape: which that is
   std::vector<std::pair<double, std::int64_t>> capacities_;  // by shape: at which threshold, what
   double after_pipelines_ = 0;                               // likewise
   double after_norm_ = 0;                                    // of the layout being explored
@@ -107,6 +115,8 @@ class ExactSearch {
   SearchResult result_;
   std::chrono::steady_clock::time_point begin_;
   Deadline end_;
+  Deadline proof_end_;   // a search that has been stopped may prove a bound until then
+  bool listed_ = false;  // all splits of all shapes
   bool stopped_ = false;
 };
 

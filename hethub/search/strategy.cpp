@@ -60,8 +60,12 @@ void check(const SearchRequest& request, int devices) {
   }
 }
 
-// With more devices, the plans are too many to be looked at one by one.
-constexpr int kMostExact = 8;
+// With more devices, or layers, the plans are too many to be looked at one by one.
+bool is_large(const SearchRequest& request, int devices) {
+  constexpr int kMostDevices = 8;
+  constexpr double kMostSplits = 3e5;
+  return devices > kMostDevices || ExactSearch::splits_of_space(request) > kMostSplits;
+}
 
 // Puts what was found with tensor-parallel stages among the plans without. Both bounds hold in
 // their own space.
@@ -95,7 +99,7 @@ class ExactStrategy : public Strategy {
       refuse("--pin tensor_parallel", text(*pins.tensor_parallel),
              "no other pin of stages or pipelines", "let go of one of them");
     }
-    if (wide || (devices > kMostExact && !shaped)) return ScaledSearch(request).run();
+    if (wide || (!shaped && is_large(request, devices))) return ScaledSearch(request).run();
     if (shaped || !may_be_wide(request)) return ExactSearch(request).run();
     return find_narrow_and_wide(request);
   }

@@ -110,10 +110,11 @@ class Strategy {
 /// at most one); the micro-batch sizes and schedules of the request; any division of the global
 /// batch. Alike devices go to pipelines in any order, to more than four in one. A stage recomputes
 /// nothing where the memory allows it, which is never slower, else its first layers, as few as will
-/// do, selective or full: what takes less time. For up to 8 devices, or if pins fix stages or
-/// pipelines; with more see ScaledSearch, which knows tensor-parallel stages, too: plans are good,
-/// and bound_seconds says what may be missed. Few devices that can form tensor-parallel groups are
-/// searched in both ways, within one time limit. Throws kUsage for another name.
+/// do, selective or full: what takes less time. For up to 8 devices, unless the layers can
+/// be split in more than 300,000 ways over them, or if pins fix stages or pipelines; with more see
+/// ScaledSearch, which knows tensor-parallel stages, too: plans are good, and bound_seconds says
+/// what may be missed. Few devices that can form tensor-parallel groups are searched in both ways,
+/// within one time limit. Throws kUsage for another name.
 std::unique_ptr<Strategy> make_strategy(std::string_view name);
 
 }  // namespace hethub

@@ -251,5 +251,20 @@ TEST(UpperBound, holds_only_where_every_search_ended_and_none_was_beaten) {
   EXPECT_FALSE(bound.holds_for(99));
 }
 
+// 79 layers can be cut in 2.9 thousand million ways: the search must end without them.
+TEST(Exact, a_space_that_no_time_is_enough_for_ends_in_time_and_claims_no_bound) {
+  const CostModel costs(example_cluster(4, 4), {});
+  SearchRequest request = request_of(costs, example_model(80), 16);
+  request.time_limit_s = 0.5;
+  request.pins.stages = 8;
+  const SearchResult pinned = make_strategy("exact")->find(request);
+  EXPECT_FALSE(pinned.complete);
+  EXPECT_EQ(pinned.bound_seconds, 0);
+  request.pins = {};
+  const SearchResult free = make_strategy("exact")->find(request);
+  EXPECT_FALSE(free.best.empty());
+  EXPECT_GT(free.bound_seconds, 0);
+}
+
 }  // namespace
 }  // namespace hethub
