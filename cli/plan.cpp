@@ -157,6 +157,23 @@ SearchRequest request_of(const PlanArguments& arguments, const CostModel& costs)
   return request;
 }
 
+[[noreturn]] void refuse_late(const PlanArguments& arguments, double most) {
+  throw Error(ErrorCode::kInvalidPlan,
+              {.what = text("--deadline ", arguments.deadline_days, " days"),
+               .found = text("at most ", most, " tokens/s (predicted)"),
+               .expected = text(least_rate(arguments), " tokens/s or more"),
+               .fix = "give it more days, fewer --tokens, or more devices"});
+}
+
+// Leaves out what is too slow for the deadline.
+void keep_in_time(const PlanArguments& arguments, SearchResult& result) {
+  const double least = least_rate(arguments);
+  const double most = result.best.front().prediction.tokens_per_second;
+  std::erase_if(result.best,
+                [&](const Candidate& one) { return one.prediction.tokens_per_second < least; });
+  if (result.best.empty()) refuse_late(arguments, most);
+}
+
 // The devices that are best by the objective; all of them unless another is asked for. `choices`
 // takes those that no other beats.
 Cluster chosen_devices(const PlanArguments& arguments, const SearchRequest& request,
@@ -173,12 +190,7 @@ Cluster chosen_devices(const PlanArguments& arguments, const SearchRequest& requ
   }
   const Choice* best = best_of(choices, objective, least);
   if (best == nullptr && !choices.empty()) {
-    const Choice* fastest = best_of(choices, Objective::kTokensPerSecond, 0);
-    throw Error(ErrorCode::kInvalidPlan,
-                {.what = text("--deadline ", arguments.deadline_days, " days"),
-                 .found = text("at most ", fastest->tokens_per_second(), " tokens/s (predicted)"),
-                 .expected = text(least, " tokens/s or more"),
-                 .fix = "give it more days, fewer --tokens, or more devices"});
+    refuse_late(arguments, best_of(choices, Objective::kTokensPerSecond, 0)->tokens_per_second());
   }
   const std::map<std::string, int> devices =
       best == nullptr ? std::map<std::string, int>{} : best->devices;
@@ -240,6 +252,7 @@ int run_plan(const PlanArguments& arguments, bool json) {
   answer.without = without_each_kind(request, *strategy);
   take_faster(answer.result, answer.without, request);
   if (answer.result.best.empty()) refuse_empty(answer.result, request, *strategy);
+  keep_in_time(arguments, answer.result);
   answer.bound = upper_bound_of(request, *strategy);
   answer.changes = effects_of_changes(request, *strategy, answer.result.best.front().plan);
   answer.emulated = emulated_in(costs.costs());

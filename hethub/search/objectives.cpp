@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include "hethub/base/clock.h"
 #include "hethub/base/error.h"
@@ -11,7 +12,8 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kObjectives = {"tokens_per_second", "usd_per_token",
                                                          "joules_per_token", "devices"};
-constexpr std::size_t kMostChoices = 64;
+constexpr double kMostOfEvery = 64;
+constexpr double kMostChoices = 1024;
 
 struct KindDevices {
   int all = 0;
@@ -31,20 +33,39 @@ std::map<std::string, KindDevices> devices_of(const Cluster& cluster, const Pins
   return kinds;
 }
 
-// How many devices of a kind to look at, none included.
-std::vector<int> counts_of(const KindDevices& kind, bool every) {
+// How many of each kind's devices to look at, from most to least often.
+enum class Counts : std::uint8_t { kEvery, kNodesDoubled, kHalf, kNoneOrAll, kAll };
+
+std::vector<int> counts_of(const KindDevices& kind, Counts which) {
+  if (which == Counts::kAll) return {kind.all};
   std::vector<int> counts = {0};
-  if (every) {
+  const int nodes = kind.all / kind.per_node;
+  if (which == Counts::kEvery) {
     for (int count = 1; count < kind.all; ++count) {
       counts.push_back(count);
     }
-  } else {
-    for (int nodes = 1; nodes * kind.per_node < kind.all; nodes *= 2) {
-      counts.push_back(nodes * kind.per_node);
+  } else if (which == Counts::kNodesDoubled) {
+    for (int some = 1; some * kind.per_node < kind.all; some *= 2) {
+      counts.push_back(some * kind.per_node);
     }
+  } else if (which == Counts::kHalf && nodes > 1) {
+    counts.push_back(nodes / 2 * kind.per_node);
   }
   counts.push_back(kind.all);
   return counts;
+}
+
+// As many of them as stay few enough over all kinds.
+Counts counts_for(const std::map<std::string, KindDevices>& kinds) {
+  for (const Counts which :
+       {Counts::kEvery, Counts::kNodesDoubled, Counts::kHalf, Counts::kNoneOrAll}) {
+    double combinations = 1;
+    for (const auto& [name, kind] : kinds) {
+      combinations *= static_cast<double>(counts_of(kind, which).size());
+    }
+    if (combinations <= (which == Counts::kEvery ? kMostOfEvery : kMostChoices)) return which;
+  }
+  return Counts::kAll;
 }
 
 int total_of(const std::map<std::string, int>& counts) {
@@ -120,16 +141,12 @@ Objective parse_objective(std::string_view name) {
 
 std::vector<std::map<std::string, int>> device_counts(const Cluster& cluster, const Pins& pins) {
   const std::map<std::string, KindDevices> kinds = devices_of(cluster, pins);
-  double combinations = 1;
-  for (const auto& [name, kind] : kinds) {
-    combinations *= kind.all + 1;
-  }
-  const bool every = combinations <= static_cast<double>(kMostChoices);
+  const Counts which = counts_for(kinds);
   std::vector<std::map<std::string, int>> all = {{}};
   for (const auto& [name, kind] : kinds) {
     std::vector<std::map<std::string, int>> longer;
     for (const std::map<std::string, int>& counts : all) {
-      for (const int count : counts_of(kind, every)) {
+      for (const int count : counts_of(kind, which)) {
         longer.push_back(counts);
         longer.back()[name] = count;
       }

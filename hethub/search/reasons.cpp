@@ -150,7 +150,8 @@ std::vector<WithoutKind> without_each_kind(const SearchRequest& request, const S
     try {
       Rate rate = best_rate(rest, strategy);
       all[index] = {all[index].kind, rate.tokens_per_second, rate.proven, std::move(rate.plan)};
-    } catch (const Error&) {  // the pins ask for what is left out
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kInvalidPlan) throw;  // the pins ask for what is left out
     }
   });
   return all;

@@ -97,6 +97,15 @@ TEST(Objectives, every_combination_of_few_devices_is_looked_at) {
   large.nodes[0].count = 16;
   large.nodes[1].count = 8;
   EXPECT_EQ(device_counts(large, {}).size(), 6U * 5U - 1U);  // 0, 1, 2, 4, ... nodes
+  for (const auto& [kinds, expected] : {std::pair{4, 81U - 1U}, {8, 256U - 1U}, {12, 1U}}) {
+    Cluster wide;
+    for (int kind = 0; kind < kinds; ++kind) {
+      const std::string name = text("kind", kind);
+      wide.kinds.push_back({.name = name});
+      wide.nodes.push_back({.name = name, .count = 64, .devices = {{name, 8}}});
+    }
+    EXPECT_EQ(device_counts(wide, {}).size(), expected) << kinds;
+  }
 }
 
 TEST(Objectives, the_cheapest_is_not_the_fastest) {
