@@ -13,6 +13,7 @@
 #include "hethub/base/text.h"
 #include "hethub/comm/rendezvous.h"
 #include "hethub/plan/validate.h"
+#include "hethub/predict/layer_activations.h"
 #include "hethub/profile/metered_backend.h"
 #include "hethub/profile/peaks.h"
 #include "hethub/train/trainer.h"
@@ -168,6 +169,16 @@ Json summary_of(const Json& steps, const ComputeBench& bench, const ModelConfig&
   return summary;
 }
 
+Json layer_of(const ComputeBench& bench, const ModelConfig& model) {
+  const LayerActivations layer =
+      layer_activations(model, {.sequences = bench.batch,
+                                .sequence_length = bench.sequence_length,
+                                .dtype = dtype_named(bench.dtype).value_or(DType::kF32)});
+  return {{"kept_bytes", layer.kept_bytes},
+          {"formula_bytes", layer.formula_bytes},
+          {"statistics_bytes", layer.statistics_bytes}};
+}
+
 Json measure(const Options& options) {
   const ComputeBench& bench = options.bench;
   const ModelConfig model = read_model(bench.model);
@@ -210,13 +221,27 @@ Json measure(const Options& options) {
                  {"threads", bench.threads},
                  {"parameters", parameter_count(model)},
                  {"arena_bytes", trainer.rank_plan().memory.arena_bytes},
-                 {"peak_resident_bytes", peak_resident_bytes()}};
+                 {"peak_resident_bytes", peak_resident_bytes()},
+                 {"layer_activations", layer_of(bench, model)}};
   result.update(summary_of(steps, bench, model, peaks));
   const Json shapes = shapes_of(backend.ops(), options.metered, peaks);
   result["steps"] = steps;
   result["classes"] = classes_of(shapes, peaks);
   result["shapes"] = shapes;
   return result;
+}
+
+void print_memory(const Json& result) {
+  const auto mib = [](const Json& bytes) { return bytes.get<double>() / 0x1p20; };
+  std::printf("arena %.1f MiB, peak resident %.1f MiB\n", mib(result["arena_bytes"]),
+              mib(result["peak_resident_bytes"]));
+  const Json& layer = result["layer_activations"];
+  std::printf("a layer keeps %.2f MiB for its backward pass", mib(layer["kept_bytes"]));
+  if (layer["formula_bytes"].get<double>() > 0) {
+    std::printf("; by Megatron's formula %.2f MiB and %.2f MiB of statistics",
+                mib(layer["formula_bytes"]), mib(layer["statistics_bytes"]));
+  }
+  std::printf("\n\n");
 }
 
 void print(const Json& result) {
@@ -233,8 +258,7 @@ void print(const Json& result) {
               number("peak_flops_per_s") / 1e9, number("peak_bytes_per_s") / 1e9);
   std::printf("a step: %.0f page faults, %.0f allocations, %.0f waits, %.0f preemptions\n",
               number("page_faults"), number("allocations"), number("waits"), number("preemptions"));
-  std::printf("arena %.1f MiB, peak resident %.1f MiB\n\n", number("arena_bytes") / 0x1p20,
-              number("peak_resident_bytes") / 0x1p20);
+  print_memory(result);
   std::printf("%-20s %6s %10s %7s %9s %8s %7s\n", "ops", "runs", "ms", "% step", "GFLOP/s", "GB/s",
               "% peak");
   double sum = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <vector>
 
 #include "hethub/model/decoder.h"
@@ -11,6 +10,7 @@
 #include "hethub/predict/model_ops.h"
 #include "hethub/predict/run_pipeline.h"
 #include "hethub/program/differentiate.h"
+#include "hethub/program/kept.h"
 #include "hethub/program/memory.h"
 
 namespace hethub {
@@ -59,26 +59,11 @@ Program program_of(const PublishedRun& run, const Slice& slice, Recompute recomp
   return program;
 }
 
-bool lives_in_step(const Value& value) {
-  return value.role == ValueRole::kTemporary || value.role == ValueRole::kReceived;
-}
-
 // Bytes of what the backward phase reads of the forward phase's values.
 double kept_by_program(const PublishedRun& run, const Slice& slice, Recompute recompute) {
   const Program program = program_of(run, slice, recompute);
-  std::set<int> there(program.received_activation >= 0 ? std::set<int>{program.received_activation}
-                                                       : std::set<int>{});
-  for (const Instruction& instruction : program.forward) {
-    there.insert(instruction.outputs.begin(), instruction.outputs.end());
-  }
-  std::set<int> kept;
-  for (const Instruction& instruction : program.backward) {
-    for (const int value : instruction.inputs) {
-      if (there.contains(value) && lives_in_step(program.values[value])) kept.insert(value);
-    }
-  }
   double bytes = 0;
-  for (const int value : kept) {
+  for (const int value : kept_values(program)) {
     const TensorSpec& spec = program.values[value].spec;
     const bool shared = run.sequence_parallel && is_whole(run, spec);
     bytes += static_cast<double>(spec.bytes()) / (shared ? run.tensor_parallel : 1);
