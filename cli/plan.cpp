@@ -15,6 +15,7 @@
 #include "hethub/model/config.h"
 #include "hethub/plan/plan_file.h"
 #include "hethub/search/planner_case.h"
+#include "hethub/search/schedule_variants.h"
 #include "hethub/search/search_cache.h"
 #include "hethub/search/strategy.h"
 
@@ -252,9 +253,14 @@ int run_plan(const PlanArguments& arguments, bool json) {
   answer.without = without_each_kind(request, *strategy);
   take_faster(answer.result, answer.without, request);
   if (answer.result.best.empty()) refuse_empty(answer.result, request, *strategy);
-  keep_in_time(arguments, answer.result);
+  const Candidate base = answer.result.best.front();
+  answer.base_tokens_per_second = base.prediction.tokens_per_second;
+  answer.changes = effects_of_changes(request, *strategy, base.plan);
+  request.vary_schedule = request.pins.schedule.empty();
   answer.bound = upper_bound_of(request, *strategy);
-  answer.changes = effects_of_changes(request, *strategy, answer.result.best.front().plan);
+  request.quick = false;
+  if (request.vary_schedule) vary_schedule(answer.result, request);
+  keep_in_time(arguments, answer.result);
   answer.emulated = emulated_in(costs.costs());
   write_file(arguments.output, to_json(answer.result.best.front().plan).dump(1) + "\n");
   if (json) {

@@ -84,15 +84,20 @@ void print_reasons(const PlanAnswer& answer) {
   std::printf("  balance: the least busy rank computes %.0f %% as long as the busiest\n",
               100 * balance_of(winner.prediction));
   print_bound(answer, rate);
+  const double base = answer.base_tokens_per_second;
+  if (base < rate) {
+    std::printf("  without %s: %+.1f %%; what follows is compared with that\n",
+                winner.plan.schedule.c_str(), 100 * (base / rate - 1));
+  }
   for (const WithoutKind& one : answer.without) {
-    print_effect("without " + one.kind, one.tokens_per_second, rate, one.proven);
+    print_effect("without " + one.kind, one.tokens_per_second, base, one.proven);
   }
   for (const ChangeEffect& change : answer.changes) {
     if (!change.not_known.empty()) {
       std::printf("  with %s: not known: %s\n", change.what.c_str(), change.not_known.c_str());
       continue;
     }
-    print_effect("with " + change.what, change.tokens_per_second, rate, change.proven);
+    print_effect("with " + change.what, change.tokens_per_second, base, change.proven);
   }
   if (!answer.result.complete && answer.result.bound_seconds <= 0) {
     std::printf("  the search ran out of time and proved no limit: --time-limit gives it more\n");
@@ -213,6 +218,7 @@ Json json_of(const PlanAnswer& answer) {
           {"upper_bound_tokens_per_second", answer.bound.tokens_per_second},
           {"upper_bound_holds", answer.bound.holds_for(winner.prediction.tokens_per_second)},
           {"kinds_alone", bound},
+          {"base_tokens_per_second", answer.base_tokens_per_second},
           {"tokens_per_second_without", without},
           {"complete", answer.result.complete},
           {"gap", gap_of(answer.result)},

@@ -14,6 +14,9 @@ namespace hethub {
 struct PlanAnswer {
   SearchResult result = {};
   UpperBound bound = {};
+  /// Of the best plan with whole stages and backward passes, which other clusters are compared
+  /// with: of theirs no other schedule is tried.
+  double base_tokens_per_second = 0;
   std::vector<WithoutKind> without = {};
   std::vector<ChangeEffect> changes = {};
   std::vector<Choice> choices = {};        ///< none beats another; empty unless asked for

@@ -257,6 +257,7 @@ UpperBound bound_of(const Plan& plan, const ModelConfig& model, const CostModel&
   request.dtype = dtype_named(plan.dtype).value_or(DType::kF32);
   request.sequence_parallel = plan.sequence_parallel;
   request.time_limit_s = 2;
+  request.vary_schedule = true;
   return upper_bound_of(request, *make_strategy("exact"));
 }
 

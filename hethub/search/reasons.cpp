@@ -7,6 +7,7 @@
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
 #include "hethub/search/parallel.h"
+#include "hethub/search/schedule_variants.h"
 
 namespace hethub {
 namespace {
@@ -49,6 +50,27 @@ void share_out(std::vector<KindAlone>& kinds, double rates, std::int64_t sequenc
   }
 }
 
+double rate_of(const SearchResult& result) {
+  return result.best.empty() ? 0 : result.best.front().prediction.tokens_per_second;
+}
+
+// What the kinds' best plans reach under other schedules.
+void vary_schedules(const SearchRequest& alone, std::vector<SearchResult>& found,
+                    UpperBound& bound) {
+  for_each_in_parallel(static_cast<int>(found.size()), [&](int index) {
+    KindAlone& kind = bound.kinds[index];
+    SearchRequest mine = alone;
+    mine.pins.kinds = {kind.kind};
+    mine.global_batch = kind.sequences;
+    vary_schedule(found[index], mine);
+    kind.tokens_per_second = rate_of(found[index]);
+  });
+  bound.tokens_per_second = 0;
+  for (const KindAlone& kind : bound.kinds) {
+    bound.tokens_per_second += kind.tokens_per_second;
+  }
+}
+
 std::string percent(double share) { return text(std::round(1000 * share) / 10, "%"); }
 
 const RankPrediction& busiest(const Prediction& prediction) {
@@ -57,6 +79,21 @@ const RankPrediction& busiest(const Prediction& prediction) {
                              return a.compute_seconds + a.transfer_seconds + a.update_seconds <
                                     b.compute_seconds + b.transfer_seconds + b.update_seconds;
                            });
+}
+
+int layers_of(const Stage& stage) {
+  int all = 0;
+  for (const LayerRange& range : stage.layers) {
+    all += range.size();
+  }
+  return all;
+}
+
+// The layers of stages in a row that have as many each.
+std::string range_text(const Stage& first, const Stage& last) {
+  const std::size_t ranges = first.layers.size();
+  if (ranges > 1) return text(layers_of(first), " in ", ranges, " parts");
+  return text(first.layers.front().begin, "-", last.layers.back().end);
 }
 
 // Stages in a row that are alike but for their layers stand together.
@@ -68,13 +105,13 @@ std::string stages_text(const Pipeline& pipeline) {
     const auto alike = [&](const Stage& other) {
       return other.kind == stage.kind && other.tensor_parallel == stage.tensor_parallel &&
              other.recompute.empty() == stage.recompute.empty() &&
-             other.layers.front().size() == stage.layers.front().size();
+             layers_of(other) == layers_of(stage);
     };
     while (next < pipeline.stages.size() && alike(pipeline.stages[next]))
       ++next;
     line += text(" ", next - first == 1 ? "" : text(next - first, "*"), stage.kind,
                  stage.tensor_parallel > 1 ? text("/tp", stage.tensor_parallel) : "", "[",
-                 stage.layers.front().begin, "-", pipeline.stages[next - 1].layers.back().end,
+                 range_text(stage, pipeline.stages[next - 1]),
                  stage.recompute.empty() ? "" : " recompute", "]");
     first = next;
   }
@@ -103,6 +140,7 @@ UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy
          .sequences = std::max<std::int64_t>(1, request.global_batch / std::ssize(devices))});
   }
   const int rounds = request.quick ? 2 : 3;
+  std::vector<SearchResult> found(bound.kinds.size());
   alone.time_limit_s = request.time_limit_s / static_cast<double>(rounds * std::ssize(bound.kinds));
   // The shares follow from the rates, which depend a little on the shares.
   for (int round = 0; round < rounds; ++round) {
@@ -113,9 +151,9 @@ UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy
       SearchRequest mine = alone;
       mine.pins.kinds = {kind.kind};
       mine.global_batch = kind.sequences;
-      const Rate rate = best_rate(mine, strategy);
-      kind.tokens_per_second = rate.tokens_per_second;
-      kind.proven = rate.proven;
+      found[index] = strategy.find(mine);
+      kind.tokens_per_second = rate_of(found[index]);
+      kind.proven = found[index].complete;
     });
     for (const KindAlone& kind : bound.kinds) {
       before.push_back(kind.sequences);
@@ -129,6 +167,7 @@ UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy
     }
     if (same) break;
   }
+  if (request.vary_schedule) vary_schedules(alone, found, bound);
   return bound;
 }
 
@@ -197,10 +236,9 @@ std::string binding_of(const Candidate& candidate) {
   const bool by_compute = rank.compute_seconds >= rank.transfer_seconds;
   return text(by_compute ? "compute" : "messages", " of pipeline ", at.pipeline, " stage ",
               at.stage, " (rank ", rank.rank, ", ", rank.kind, ", layers ",
-              stage.layers.front().begin, "-", stage.layers.back().end,
-              "): ", percent(rank.compute_seconds / step), " of the step forward and backward, ",
-              percent(rank.transfer_seconds / step), " messages, ",
-              percent(rank.update_seconds / step), " optimizer, ",
+              range_text(stage, stage), "): ", percent(rank.compute_seconds / step),
+              " of the step forward and backward, ", percent(rank.transfer_seconds / step),
+              " messages, ", percent(rank.update_seconds / step), " optimizer, ",
               percent(rank.bubble_seconds / step), " waiting");
 }
 

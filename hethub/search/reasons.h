@@ -46,7 +46,8 @@ void take_faster(SearchResult& result, const std::vector<WithoutKind>& without,
                  const SearchRequest& request);
 
 /// "1f1b; 16 x 2: a[0-8] b[8-12] | 3 of 8 x 1: 2*a/tp2[0-12]": pipelines with their micro-batches
-/// and stages; 3 alike pipelines, and 2 alike stages that share out layers 0 to 12.
+/// and stages; 3 alike pipelines, and 2 alike stages that share out layers 0 to 12. "a[15 in 3
+/// parts]" has as many virtual stages.
 std::string summary_of(const Plan& plan);
 
 /// What limits the plan: the rank that is busy longest, and with what.

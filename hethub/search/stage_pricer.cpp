@@ -19,14 +19,17 @@ std::int64_t elements_of(const Op& op) {
   return std::get<Fill>(op.body).count;
 }
 
+bool splits_backward(const ScheduleEntry& entry) {
+  return !entry.virtual_stages && entry.make({}).splits_backward();
+}
+
 }  // namespace
 
 const std::vector<std::string>& priced_schedules() {
   static const std::vector<std::string> kPriced = [] {
     std::vector<std::string> names;
     for (const ScheduleEntry& entry : all_schedules()) {
-      const bool whole = !entry.virtual_stages && !entry.make({}).splits_backward();
-      if (whole) names.emplace_back(entry.name);
+      if (!entry.virtual_stages && !splits_backward(entry)) names.emplace_back(entry.name);
     }
     return names;
   }();
@@ -87,20 +90,22 @@ std::vector<int> StagePricer::devices_of_group(const std::string& kind, int widt
 }
 
 const StagePricer::Table& StagePricer::table(const std::string& kind, int sequences,
-                                             const TensorParallel& parallel) {
+                                             const TensorParallel& parallel, bool split) {
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] =
-      tables_.try_emplace({kind, sequences, parallel.width, parallel.layout});
+      tables_.try_emplace({kind, sequences, parallel.width, parallel.layout, split});
   Table& table = place->second;
   if (!is_new) return table;
   GroupPricer pricer(costs_, {devices_of_group(kind, parallel.width)});
   const GroupPrice group = [&](const GroupStart& op, DType dtype) {
     return pricer.seconds(op, dtype);
   };
-  const StagePrograms::ByRecompute& made = programs_.of(sequences, parallel);
+  const StagePrograms::ByRecompute& made = programs_.of(sequences, parallel, split);
   table.forward = phase_seconds(kind, made.front(), Phase::kForward, group);
   for (std::size_t recompute = 0; recompute < made.size(); ++recompute) {
     table.backward[recompute] = phase_seconds(kind, made[recompute], Phase::kBackward, group);
+    if (!split) continue;
+    table.weights[recompute] = phase_seconds(kind, made[recompute], Phase::kBackwardWeight, group);
   }
   table.copies = copy_seconds(kind, parallel);
   const BatchShape shape{.sequences = sequences,
@@ -112,22 +117,27 @@ const StagePricer::Table& StagePricer::table(const std::string& kind, int sequen
 
 StageNumbers StagePricer::stage(const std::string& kind, int sequences, LayerRange range,
                                 const std::vector<RecomputeRange>& recompute,
-                                const TensorParallel& parallel) {
-  const Table& costs = table(kind, sequences, parallel);
+                                const TensorParallel& parallel, bool split) {
+  const Table& costs = table(kind, sequences, parallel, split);
   const Slice slice = slice_of(model_, range);
-  const auto sum = [&](const PhaseSeconds& phase) {
-    return costs_.action_seconds(kind) + phase.of(slice);
+  const auto sum = [&](const std::array<PhaseSeconds, 3>& phase) {
+    double seconds = costs_.action_seconds(kind) + phase[0].of(slice);
+    for (const RecomputeRange& again : recompute) {
+      const int begin = std::max(range.begin, again.layers.begin);
+      const int end = std::min(range.end, again.layers.end);
+      if (begin >= end) continue;
+      seconds += phase[static_cast<std::size_t>(again.kind)].layers(begin, end) -
+                 phase[0].layers(begin, end);
+    }
+    return seconds;
   };
-  const PhaseSeconds& kept = costs.backward[0];
-  double backward = sum(kept);
-  for (const RecomputeRange& again : recompute) {
-    const auto [begin, end] = again.layers;
-    backward += costs.backward[static_cast<std::size_t>(again.kind)].layers(begin, end) -
-                kept.layers(begin, end);
-  }
   StageNumbers numbers{.sent_bytes = slice.head ? 0 : costs.sent_bytes};
-  numbers.phase_seconds[static_cast<std::size_t>(Phase::kForward)] = sum(costs.forward);
-  numbers.phase_seconds[static_cast<std::size_t>(Phase::kBackward)] = backward;
+  numbers.phase_seconds[static_cast<std::size_t>(Phase::kForward)] =
+      costs_.action_seconds(kind) + costs.forward.of(slice);
+  numbers.phase_seconds[static_cast<std::size_t>(Phase::kBackward)] = sum(costs.backward);
+  if (split) {
+    numbers.phase_seconds[static_cast<std::size_t>(Phase::kBackwardWeight)] = sum(costs.weights);
+  }
   return numbers;
 }
 
@@ -175,21 +185,28 @@ void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& se
     const Stage& one = plan.pipelines[at.pipeline].stages[at.stage];
     const auto own = static_cast<int>(sequences_of(plan, at).size());
     const TensorParallel parallel{.width = one.tensor_parallel, .layout = layout};
-    numbers.copy_seconds[rank] =
-        table(kind, own, parallel).copies.of(slice_of(model_, one.layers.front()));
+    const PhaseSeconds& copies = table(kind, own, parallel).copies;
+    for (const LayerRange& range : one.layers) {
+      numbers.copy_seconds[rank] += copies.of(slice_of(model_, range));
+    }
   });
 }
 
 void StagePricer::add_stages(const Plan& plan, StepNumbers& numbers) {
   const TensorLayout layout = layout_of(plan);
+  const bool split = splits_backward(schedule_entry(plan.schedule));
   for (int number = 0; number < std::ssize(plan.pipelines); ++number) {
     const Pipeline& pipeline = plan.pipelines[number];
+    const auto count = static_cast<int>(pipeline.stages.size());
+    const int positions = count * static_cast<int>(pipeline.stages.front().layers.size());
     std::vector<StageNumbers>& stages = numbers.stages.emplace_back();
-    for (int index = 0; index < std::ssize(pipeline.stages); ++index) {
+    for (int position = 0; position < positions; ++position) {
+      const int index = stage_of_position(position, count);
       const Stage& one = pipeline.stages[index];
       const auto own = static_cast<int>(sequences_of(plan, {number, index, 0}).size());
-      stages.push_back(stage(one.kind, own, one.layers.front(), one.recompute,
-                             {.width = one.tensor_parallel, .layout = layout}));
+      stages.push_back(stage(one.kind, own, one.layers[range_of_position(position, count)],
+                             one.recompute, {.width = one.tensor_parallel, .layout = layout},
+                             split));
       stages.back().sent_bytes *= static_cast<double>(pipeline.micro_batch_size) / own;
     }
   }

@@ -34,9 +34,11 @@ class StagePricer {
 
   /// One micro-batch of `sequences` on layers [range) of the model, on a tensor-parallel group of a
   /// kind, within a node; the first layers come with the embedding, the last with the head.
+  /// `split`: its weight gradients are a phase of their own. Of `recompute`, what lies in the range
+  /// counts.
   StageNumbers stage(const std::string& kind, int sequences, LayerRange range,
                      const std::vector<RecomputeRange>& recompute,
-                     const TensorParallel& parallel = {});
+                     const TensorParallel& parallel = {}, bool split = false);
 
   /// The same with one recompute of all its layers.
   StageNumbers stage(const std::string& kind, int sequences, LayerRange range, Recompute recompute,
@@ -67,19 +69,21 @@ class StagePricer {
   struct Table {
     PhaseSeconds forward = {};
     std::array<PhaseSeconds, 3> backward = {};  // by Recompute of every layer
+    std::array<PhaseSeconds, 3> weights = {};   // likewise; of split programs
     PhaseSeconds copies = {};                   // of parameters, in the form's dtype
     double sent_bytes = 0;
   };
 
-  /// Kind, sequences, tensor-parallel width and layout.
-  using TableKey = std::tuple<std::string, int, int, TensorLayout>;
+  /// Kind, sequences, tensor-parallel width and layout, and whether programs are split.
+  using TableKey = std::tuple<std::string, int, int, TensorLayout, bool>;
 
   PhaseSeconds phase_seconds(const std::string& kind, const Program& program, Phase phase,
                              const GroupPrice& group) const;
   PhaseSeconds copy_seconds(const std::string& kind, const TensorParallel& parallel) const;
   double copies_of(const std::string& kind, const Slice& slice,
                    const TensorParallel& parallel) const;
-  const Table& table(const std::string& kind, int sequences, const TensorParallel& parallel);
+  const Table& table(const std::string& kind, int sequences, const TensorParallel& parallel,
+                     bool split = false);
   std::vector<int> devices_of_group(const std::string& kind, int width) const;
   double seconds(const std::string& kind, const Op& op);
 

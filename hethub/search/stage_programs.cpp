@@ -20,9 +20,11 @@ StagePrograms::StagePrograms(const ModelConfig& model, const JobForm& form)
   distinct_.layers = static_cast<int>(distinct_.windows.size());
 }
 
-const StagePrograms::ByRecompute& StagePrograms::of(int sequences, const TensorParallel& parallel) {
+const StagePrograms::ByRecompute& StagePrograms::of(int sequences, const TensorParallel& parallel,
+                                                    bool split) {
   const std::lock_guard lock(mutex_);
-  const auto [place, is_new] = known_.try_emplace({sequences, parallel.width, parallel.layout});
+  const auto [place, is_new] =
+      known_.try_emplace({sequences, parallel.width, parallel.layout, split});
   if (!is_new) return place->second;
   const BatchShape shape{
       .sequences = sequences, .sequence_length = form_.sequence_length, .dtype = form_.dtype};
@@ -31,7 +33,7 @@ const StagePrograms::ByRecompute& StagePrograms::of(int sequences, const TensorP
   for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
     Program& program = place->second[static_cast<std::size_t>(recompute)];
     program = forward;
-    DifferentiateOptions options;
+    DifferentiateOptions options{.split = split};
     add_recompute({recompute, {0, distinct_.layers}}, options);
     differentiate(program, options);
   }

@@ -23,8 +23,9 @@ class StagePrograms {
   /// By Recompute of every layer.
   using ByRecompute = std::array<Program, 3>;
 
-  /// Of so many sequences, on one rank of a tensor-parallel group.
-  const ByRecompute& of(int sequences, const TensorParallel& parallel);
+  /// Of so many sequences, on one rank of a tensor-parallel group; `split`: weight gradients are a
+  /// phase of their own.
+  const ByRecompute& of(int sequences, const TensorParallel& parallel, bool split = false);
 
   /// The model with only one layer of each sort.
   const ModelConfig& distinct() const { return distinct_; }
@@ -39,8 +40,8 @@ class StagePrograms {
   std::vector<int> layer_sort_ = {};
   JobForm form_;
   std::mutex mutex_;
-  // By sequences, tensor-parallel width and layout.
-  std::map<std::tuple<int, int, TensorLayout>, ByRecompute> known_ = {};
+  // By sequences, tensor-parallel width and layout, and whether they are split.
+  std::map<std::tuple<int, int, TensorLayout, bool>, ByRecompute> known_ = {};
 };
 
 }  // namespace hethub

@@ -151,6 +151,7 @@ SearchRequest request_on(const CostModel& costs, const SearchRequest& like) {
   request.time_limit_s = like.time_limit_s;
   request.pins = like.pins;
   request.quick = like.quick;
+  request.vary_schedule = like.vary_schedule;
   return request;
 }
 

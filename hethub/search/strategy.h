@@ -56,6 +56,7 @@ struct SearchRequest {
   Pins pins = {};
   bool quick = false;  ///< with many devices, take what is found at once, and predict of it only
                        ///< step_seconds and tokens_per_second
+  bool vary_schedule = false;    ///< whether upper_bound_of does what vary_schedule does, too
   SearchCache* cache = nullptr;  ///< of this model, cluster and form(); null: its own;
                                  ///< see own_cache
 

@@ -5,6 +5,7 @@
 #include "hethub/base/error.h"
 #include "hethub/plan/validate.h"
 #include "hethub/search/reasons.h"
+#include "hethub/search/schedule_variants.h"
 #include "hethub/search/stage_pricer.h"
 #include "hethub/search/strategy.h"
 #include "tests/predict/example_plans.h"
@@ -240,6 +241,28 @@ TEST(StagePricer, its_numbers_are_those_of_the_rank_plans) {
       EXPECT_NEAR(found.update_seconds[rank], expected.update_seconds[rank], 1e-12);
       EXPECT_NEAR(found.copy_seconds[rank], expected.copy_seconds[rank], 1e-12);
     }
+  }
+}
+
+TEST(StagePricer, split_backward_passes_and_virtual_stages_are_priced_as_predicted) {
+  const CostModel costs(example_cluster(2, 2), {});
+  const ModelConfig model = example_model(8);
+  Plan plan = example_plan({example_pipeline({0, 2}, {"a", "b"}, {5, 3}, 2, 4),
+                            example_pipeline({3, 1}, {"b", "a"}, {2, 6}, 1, 2)});
+  plan.pipelines[0].stages[0].recompute = {{Recompute::kFull, {0, 2}}};
+  plan.pipelines[1].stages[1].recompute = {{Recompute::kFull, {2, 8}}};
+  StagePrograms programs(model, {.sequence_length = plan.sequence_length});
+  StagePricer pricer(model, costs, programs);
+  Plan split = plan;
+  split.schedule = "zero-bubble";
+  plan.pipelines[0].stages[0].recompute.clear();
+  for (const Plan& one : {split, *interleaved_plan(plan, 2)}) {
+    ASSERT_TRUE(validate(one, model).empty());
+    const std::vector<Segment> segments = segments_of(one, model);
+    const double expected = predict(one, model, costs).step_seconds;
+    EXPECT_NEAR(pricer.step_seconds(one, segments, pricer.numbers(one, segments)), expected,
+                1e-9 * expected)
+        << one.schedule;
   }
 }
 
