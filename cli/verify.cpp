@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "cli/flight.h"
 #include "cli/meeting.h"
@@ -28,7 +29,10 @@ struct Options {
   std::string cluster = {};
   std::string reference = "fp64";
   MeetingOptions meeting = {};
-  VerifyTolerances tolerances = {};
+  std::string dtype = "f32";  ///< of the plan that a backend gets
+  std::optional<double> tolerance_loss = {};
+  std::optional<double> tolerance_norm = {};
+  std::optional<double> tolerance_losses = {};
   BackendOptions device = {};
 };
 
@@ -48,6 +52,7 @@ Plan plan_for(const Options& options, const ModelConfig& model, const FixedBatch
                               .stages = {std::move(stage)}});
     plan.sequence_length = batches.sequence_length();
     plan.global_batch = batches.batch_size();
+    plan.dtype = options.dtype;
     return plan;
   }
   plan = read_plan(options.plan);
@@ -62,6 +67,15 @@ Plan plan_for(const Options& options, const ModelConfig& model, const FixedBatch
                  .fix = "set global_batch and sequence_length, and the micro-batches with them"});
   }
   return plan;
+}
+
+// What is asked for, else what the plan's dtype can give.
+VerifyTolerances tolerances_of(const Options& options, const Plan& plan) {
+  VerifyTolerances tolerances = plan.dtype == "bf16" ? kBf16Tolerances : VerifyTolerances{};
+  tolerances.loss = options.tolerance_loss.value_or(tolerances.loss);
+  tolerances.gradient_norm = options.tolerance_norm.value_or(tolerances.gradient_norm);
+  tolerances.losses = options.tolerance_losses.value_or(tolerances.losses);
+  return tolerances;
 }
 
 // Under which name a tensor's gradient is compared: that of the file's tensor which holds it, with
@@ -164,8 +178,9 @@ int run_rank(const Options& options, const Job& job, RendezvousOptions meeting, 
     const FoundNumbers found = run_steps(options, job, messenger);
     if (messenger.rank() != 0) return;
     const std::string title = text("verify ", options.folder, " on ",
-                                   options.plan.empty() ? options.backend : "plan " + options.plan);
-    const auto rows = compare(job.expected, found, options.tolerances);
+                                   options.plan.empty() ? options.backend : "plan " + options.plan,
+                                   " in ", job.plan.dtype);
+    const auto rows = compare(job.expected, found, tolerances_of(options, job.plan));
     status = print_rows(rows, title, json) == 0 ? 0 : 1;
   });
   return status;
@@ -179,6 +194,7 @@ int start_ranks(const Options& options, const Job& job, bool json) {
         << (is_error || end == std::string_view::npos ? line : line.substr(end + 2)) << std::endl;
   }};
   const std::vector<std::string> kinds = job.plan.kind_of_rank();
+  const VerifyTolerances tolerances = tolerances_of(options, job.plan);
   for (std::size_t rank = 0; rank < kinds.size(); ++rank) {
     std::vector<std::string> argv = {std::filesystem::read_symlink("/proc/self/exe").string(),
                                      "verify",
@@ -190,11 +206,11 @@ int start_ranks(const Options& options, const Job& job, bool json) {
                                      "--threads",
                                      text(options.device.threads),
                                      "--tolerance-loss",
-                                     text(options.tolerances.loss),
+                                     text(tolerances.loss),
                                      "--tolerance-norm",
-                                     text(options.tolerances.gradient_norm),
+                                     text(tolerances.gradient_norm),
                                      "--tolerance-losses",
-                                     text(options.tolerances.losses)};
+                                     text(tolerances.losses)};
     if (!options.cluster.empty()) argv.insert(argv.end(), {"--cluster", options.cluster});
     if (json) argv.emplace_back("--json");
     launch.ranks.push_back({.rank = static_cast<int>(rank), .label = kinds[rank], .argv = argv});
@@ -242,9 +258,22 @@ void add_verify(CLI::App& app, VerbCall& call) {
   verb.add_option("--threads", options->device.threads)
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  verb.add_option("--tolerance-loss", options->tolerances.loss)->capture_default_str();
-  verb.add_option("--tolerance-norm", options->tolerances.gradient_norm)->capture_default_str();
-  verb.add_option("--tolerance-losses", options->tolerances.losses)->capture_default_str();
+  verb.add_option("--dtype", options->dtype, "with --backend: f32 or bf16 (a plan says its own)")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->excludes("--plan")
+      ->capture_default_str();
+  const auto add_tolerance = [&](const char* name, auto& value, const char* what, double f32,
+                                 double bf16) {
+    verb.add_option(name, value,
+                    text(what, ", relative; default: ", f32, " in f32, ", bf16, " in bf16"));
+  };
+  const VerifyTolerances f32;
+  add_tolerance("--tolerance-loss", options->tolerance_loss, "of the first loss", f32.loss,
+                kBf16Tolerances.loss);
+  add_tolerance("--tolerance-norm", options->tolerance_norm, "of gradients' norms",
+                f32.gradient_norm, kBf16Tolerances.gradient_norm);
+  add_tolerance("--tolerance-losses", options->tolerance_losses, "of later losses", f32.losses,
+                kBf16Tolerances.losses);
   add_meeting(verb, options->meeting);
   on_chosen(verb, call, "verify", std::move(options), run);
 }

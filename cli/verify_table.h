@@ -37,6 +37,11 @@ struct VerifyTolerances {
   double losses = 2e-5;
 };
 
+/// Those of a plan that computes in bf16: of the steps of a value's eight bits, one in a loss, many
+/// in the norm of a small gradient.
+inline constexpr VerifyTolerances kBf16Tolerances = {
+    .loss = 1e-3, .gradient_norm = 4e-2, .losses = 2e-3};
+
 /// One number, compared.
 struct VerifyRow {
   std::string name = {};

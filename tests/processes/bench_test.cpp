@@ -108,5 +108,17 @@ TEST(BenchComm, what_is_not_known_is_refused_by_name) {
   EXPECT_TRUE(size.says("16KB")) << size.output;
 }
 
+TEST(Verify, bf16_is_held_to_its_own_tolerances_and_the_title_says_so) {
+  const Workspace workspace("verify-bf16");
+  const std::string golden = HETHUB_TEST_DATA "/golden/llama";
+  const Outcome outcome = workspace.hethub("verify " + golden + " --backend cpu --dtype bf16");
+  if (outcome.says("a processor with AVX-512")) GTEST_SKIP() << outcome.output;
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("on cpu in bf16")) << outcome.output;
+  const Outcome strict =
+      workspace.hethub("verify " + golden + " --backend cpu --dtype bf16 --tolerance-losses 1e-7");
+  EXPECT_EQ(strict.status, 1) << strict.output;
+}
+
 }  // namespace
 }  // namespace hethub
