@@ -17,6 +17,7 @@
 #include "hethub/cluster/cluster_file.h"
 #include "hethub/cost/costs_file.h"
 #include "hethub/plan/validate.h"
+#include "hethub/predict/compare_schedules.h"
 #include "hethub/predict/running_cost.h"
 #include "hethub/predict/what_if.h"
 #include "hethub/search/reasons.h"
@@ -33,6 +34,7 @@ struct PredictArguments {
   std::string trace = {};
   std::vector<std::string> what_if = {};
   bool sensitivity = false;
+  bool schedules = false;
   double tokens = 0;
   bool no_bound = false;
   ValidateArguments validate = {};
@@ -261,6 +263,39 @@ UpperBound bound_of(const Plan& plan, const ModelConfig& model, const CostModel&
   return upper_bound_of(request, *make_strategy("exact"));
 }
 
+Json json_of(const std::vector<ScheduleAnswer>& answers) {
+  Json all = Json::array();
+  for (const ScheduleAnswer& one : answers) {
+    all.push_back({{"name", one.name}, {"predict_only", !one.runs}});
+    if (!one.misfit.empty()) {
+      all.back()["needs"] = one.misfit;
+      continue;
+    }
+    all.back()["micro_batches_seconds"] = one.seconds;
+    all.back()["bubble_fraction"] = one.bubble;
+    all.back()["micro_batches_alive"] = one.most_alive;
+    all.back()["weight_versions"] = one.weight_versions;
+    all.back()["weight_copies"] = one.weight_copies;
+  }
+  return all;
+}
+
+void print(const std::vector<ScheduleAnswer>& answers) {
+  if (answers.empty()) return;
+  std::printf("\nthe first pipeline's micro-batches, predicted, under each schedule\n");
+  std::printf("  %-14s %12s %8s %6s %9s %7s\n", "schedule", "seconds", "bubble", "alive",
+              "versions", "copies");
+  for (const ScheduleAnswer& one : answers) {
+    if (!one.misfit.empty()) {
+      std::printf("  %-14s needs %s\n", one.name.c_str(), one.misfit.c_str());
+      continue;
+    }
+    std::printf("  %-14s %12.6g %7.1f%% %6d %9d %7d%s\n", one.name.c_str(), one.seconds,
+                100 * one.bubble, one.most_alive, one.weight_versions, one.weight_copies,
+                one.runs ? "" : "  predict only");
+  }
+}
+
 int run_predict(const PredictArguments& arguments, bool json) {
   if (!arguments.validate.files.empty()) return run_validate(arguments.validate, json);
   if (arguments.plan.empty() || arguments.cluster.empty()) {
@@ -280,6 +315,8 @@ int run_predict(const PredictArguments& arguments, bool json) {
   const UpperBound bound = arguments.no_bound ? UpperBound{} : bound_of(plan, model, costs);
   const std::vector<Gain> gains =
       gains_asked_for(arguments, plan, model, costs, prediction.step_seconds);
+  std::vector<ScheduleAnswer> schedules;
+  if (arguments.schedules) schedules = compare_schedules(plan, model, costs);
   const Json running =
       running_json(running_cost_of(plan, costs.cluster()), prediction, arguments.tokens);
   if (json) {
@@ -287,11 +324,13 @@ int run_predict(const PredictArguments& arguments, bool json) {
     object["prediction_cpu_seconds"] = seconds;
     if (!running.empty()) object["running"] = running;
     if (!gains.empty()) object["what_if"] = json_of(gains);
+    if (!schedules.empty()) object["schedules"] = json_of(schedules);
     std::cout << object.dump() << '\n';
   } else {
     print_table(prediction, bound, costs.costs());
     print_running(running);
     print(gains);
+    print(schedules);
   }
   return 0;
 }
@@ -313,6 +352,9 @@ void add_predict(CLI::App& app, VerbCall& call) {
       .add_option("--tokens", arguments->tokens,
                   "say how many days so many tokens take, and what they cost")
       ->check(CLI::PositiveNumber);
+  command.add_flag("--schedules", arguments->schedules,
+                   "the first pipeline under each schedule, those of training and those that are "
+                   "predict only");
   command.add_flag("--no-bound", arguments->no_bound,
                    "leave out the upper bound, which is a search of its own");
   command.add_flag("--sensitivity", arguments->sensitivity,

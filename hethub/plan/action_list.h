@@ -14,6 +14,13 @@ class ActionList {
   /// Of a pipeline of `positions`.
   explicit ActionList(int positions) : last_(positions - 1) {}
 
+  /// What the actions that follow have in common.
+  struct Common {
+    int direction = 0;
+    int weight_version = 0;
+  };
+  void use(Common common) { common_ = common; }
+
   void forward(int position, int micro_batch) {
     if (position > 0) add(ActionKind::kRecvActivation, position, micro_batch);
     add(ActionKind::kForward, position, micro_batch);
@@ -34,6 +41,9 @@ class ActionList {
     add(ActionKind::kBackwardWeight, position, micro_batch);
   }
 
+  /// The optimizer alone, for schedules that do not wait for other workers.
+  void update(int position, int micro_batch) { add(ActionKind::kUpdate, position, micro_batch); }
+
   /// What ends each worker's step; `position` is one that it holds.
   void finish_step(int position) {
     for (const ActionKind kind : step_actions()) {
@@ -51,10 +61,15 @@ class ActionList {
   }
 
   void add(ActionKind kind, int position, int micro_batch) {
-    actions_.push_back({.kind = kind, .position = position, .micro_batch = micro_batch});
+    actions_.push_back({.kind = kind,
+                        .direction = common_.direction,
+                        .position = position,
+                        .micro_batch = micro_batch,
+                        .weight_version = common_.weight_version});
   }
 
   int last_;
+  Common common_ = {};
   std::vector<Action> actions_ = {};
 };
 

@@ -9,6 +9,7 @@
 #include "hethub/base/error.h"
 #include "hethub/plan/action_list.h"
 #include "hethub/plan/interleaved.h"
+#include "hethub/plan/predict_only.h"
 #include "hethub/plan/zero_bubble.h"
 
 namespace hethub {
@@ -195,7 +196,7 @@ const ScheduleEntry& schedule_entry(std::string_view name) {
   throw Error(ErrorCode::kInvalidPlan, {.what = "plan: schedule",
                                         .found = std::string(name),
                                         .expected = "one of " + known,
-                                        .fix = "check the spelling"});
+                                        .fix = mend_schedule(name)});
 }
 
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "hethub/plan/predict_only.h"
 #include "hethub/plan/schedule.h"
 #include "hethub/plan/tensor_width.h"
 
@@ -50,7 +51,7 @@ class Validator {
       names += text(names.empty() ? "" : ", ", entry.name);
     }
     expect(entry() != nullptr, "plan: schedule", plan_.schedule, "one of " + names,
-           "check the spelling");
+           mend_schedule(plan_.schedule));
     expect(plan_.sequence_length >= 1 && plan_.sequence_length <= model_.max_position_embeddings,
            "plan: sequence_length", text(plan_.sequence_length),
            text("1 to max_position_embeddings=", model_.max_position_embeddings),
