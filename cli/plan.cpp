@@ -229,6 +229,15 @@ Cluster chosen_devices(const PlanArguments& arguments, const SearchRequest& requ
                              : text("a plan fits with ", change)});
 }
 
+[[noreturn]] void refuse_variant(const std::string& schedule, const Plan& base) {
+  throw Error(ErrorCode::kInvalidPlan,
+              {.what = "--pin schedule=" + schedule,
+               .found = "no way to run the best plan so: " + summary_of(base),
+               .expected = "pipelines of several stages with memory to spare; virtual stages take "
+                           "micro-batches in whole runs of the stages",
+               .fix = "pin stages or micro_batch_size, too, or let go of the pin"});
+}
+
 int run_plan(const PlanArguments& arguments, bool json) {
   if (!arguments.show_model.empty()) return show_model(arguments.show_model, json);
   if (!arguments.planner_case.empty()) return plan_case(arguments, json);
@@ -256,11 +265,13 @@ int run_plan(const PlanArguments& arguments, bool json) {
   const Candidate base = answer.result.best.front();
   answer.base_tokens_per_second = base.prediction.tokens_per_second;
   answer.changes = effects_of_changes(request, *strategy, base.plan);
-  request.vary_schedule = request.pins.schedule.empty();
+  request.vary_schedule = request.pins.schedule.empty() || !request.pins.variant.empty();
   answer.bound = upper_bound_of(request, *strategy);
   request.quick = false;
   if (request.vary_schedule) vary_schedule(answer.result, request);
+  if (answer.result.best.empty()) refuse_variant(request.pins.variant, base.plan);
   keep_in_time(arguments, answer.result);
+  answer.left_out = left_out_of(answer.result, request);
   answer.emulated = emulated_in(costs.costs());
   write_file(arguments.output, to_json(answer.result.best.front().plan).dump(1) + "\n");
   if (json) {

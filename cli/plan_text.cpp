@@ -76,6 +76,19 @@ void print_effect(const std::string& what, double tokens_per_second, double rate
               proven ? "" : " or better (its search proved no limit)");
 }
 
+void print_left_out(const PlanAnswer& answer) {
+  const double step = answer.result.best.front().prediction.step_seconds;
+  for (const LeftOut& one : answer.left_out) {
+    std::printf("  leaves out %d of %d %s: ", one.devices, one.available, one.kind.c_str());
+    if (one.step_seconds_with > 0) {
+      std::printf("the best plan found that has more of them takes %.1f %% longer\n",
+                  100 * (one.step_seconds_with / step - 1));
+    } else {
+      std::printf("no plan that has more of them is among those found best\n");
+    }
+  }
+}
+
 void print_reasons(const PlanAnswer& answer) {
   const Candidate& winner = answer.result.best.front();
   const double rate = winner.prediction.tokens_per_second;
@@ -83,6 +96,7 @@ void print_reasons(const PlanAnswer& answer) {
   std::printf("  bound by %s\n", binding_of(winner).c_str());
   std::printf("  balance: the least busy rank computes %.0f %% as long as the busiest\n",
               100 * balance_of(winner.prediction));
+  print_left_out(answer);
   print_bound(answer, rate);
   const double base = answer.base_tokens_per_second;
   if (base < rate) {
@@ -201,6 +215,14 @@ Json json_of(const PlanAnswer& answer) {
   for (const WithoutKind& one : answer.without) {
     without[one.kind] = one.tokens_per_second;
   }
+  Json left_out = Json::array();
+  for (const LeftOut& one : answer.left_out) {
+    left_out.push_back({{"kind", one.kind},
+                        {"devices", one.devices},
+                        {"of", one.available},
+                        {"step_seconds_with_more",
+                         one.step_seconds_with > 0 ? Json(one.step_seconds_with) : Json()}});
+  }
   Json changes = Json::array();
   for (const ChangeEffect& change : answer.changes) {
     changes.push_back({{"change", change.what},
@@ -223,6 +245,7 @@ Json json_of(const PlanAnswer& answer) {
           {"complete", answer.result.complete},
           {"gap", gap_of(answer.result)},
           {"simulated", answer.result.simulated},
+          {"left_out", left_out},
           {"changes", changes},
           {"pareto", pareto},
           {"plans", plans}};

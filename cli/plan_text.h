@@ -18,6 +18,7 @@ struct PlanAnswer {
   /// with: of theirs no other schedule is tried.
   double base_tokens_per_second = 0;
   std::vector<WithoutKind> without = {};
+  std::vector<LeftOut> left_out = {};
   std::vector<ChangeEffect> changes = {};
   std::vector<Choice> choices = {};        ///< none beats another; empty unless asked for
   std::vector<std::string> emulated = {};  ///< kinds whose costs are those of emulated devices

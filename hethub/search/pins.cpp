@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "hethub/base/error.h"
+#include "hethub/plan/schedule.h"
 #include "hethub/search/strategy.h"
 
 namespace hethub {
@@ -35,13 +36,19 @@ Recompute recompute_of(const std::string& word) {
   refuse("recompute", word, "none or full");
 }
 
-std::string schedule_of_word(const std::string& word) {
+// What the search does not price itself it varies from 1F1B.
+void add_schedule(Pins& pins, const std::string& word) {
+  const std::vector<std::string>& priced = priced_schedules();
+  const bool is_priced = std::find(priced.begin(), priced.end(), word) != priced.end();
   std::string all;
-  for (const std::string& name : priced_schedules()) {
-    if (name == word) return word;
-    all += (all.empty() ? "" : " or ") + name;
+  bool known = false;
+  for (const ScheduleEntry& entry : all_schedules()) {
+    known = known || entry.name == word;
+    all += text(all.empty() ? "" : ", ", entry.name);
   }
-  refuse("schedule", word, all);
+  if (!known) refuse("schedule", word, "one of " + all);
+  pins.schedule = is_priced ? word : "1f1b";
+  pins.variant = is_priced ? "" : word;
 }
 
 std::set<std::string> words_of(const std::string& list) {
@@ -92,7 +99,7 @@ void add_pin(Pins& pins, const std::string& pin) {
   } else if (key == "recompute") {
     pins.recompute = recompute_of(value);
   } else if (key == "schedule") {
-    pins.schedule = schedule_of_word(value);
+    add_schedule(pins, value);
   } else if (key == "kinds") {
     pins.kinds = words_of(value);
   } else if (!add_stage_pin(pins, key, value)) {

@@ -130,7 +130,8 @@ UpperBound upper_bound_of(const SearchRequest& request, const Strategy& strategy
   alone.keep = 1;
   alone.pins = {.micro_batch_size = {},
                 .recompute = request.pins.recompute,
-                .schedule = request.pins.schedule};
+                .schedule = request.pins.schedule,
+                .variant = request.pins.variant};
   UpperBound bound;
   const auto devices = devices_by_kind(request);
   for (const auto& [kind, count] : devices) {
@@ -207,6 +208,28 @@ void take_faster(SearchResult& result, const std::vector<WithoutKind>& without,
     result.best.insert(result.best.begin(), std::move(faster));
     if (result.best.size() > request.keep) result.best.pop_back();
   }
+}
+
+std::vector<LeftOut> left_out_of(const SearchResult& result, const SearchRequest& request) {
+  const auto used = [](const Candidate& candidate) {
+    std::map<std::string, int> devices;
+    for (const std::string& kind : candidate.plan.kind_of_rank()) {
+      ++devices[kind];
+    }
+    return devices;
+  };
+  std::map<std::string, int> best = used(result.best.front());
+  std::vector<LeftOut> all;
+  for (const auto& [kind, available] : devices_by_kind(request)) {
+    if (best[kind] >= available) continue;
+    LeftOut& one = all.emplace_back(LeftOut{kind, available - best[kind], available});
+    for (const Candidate& other : result.best) {
+      if (used(other)[kind] <= best[kind]) continue;
+      one.step_seconds_with = other.prediction.step_seconds;
+      break;
+    }
+  }
+  return all;
 }
 
 std::string summary_of(const Plan& plan) {

@@ -45,6 +45,17 @@ std::vector<WithoutKind> without_each_kind(const SearchRequest& request, const S
 void take_faster(SearchResult& result, const std::vector<WithoutKind>& without,
                  const SearchRequest& request);
 
+/// Devices that the best plan does without.
+struct LeftOut {
+  std::string kind = {};
+  int devices = 0;               ///< that no stage has
+  int available = 0;             ///< of the kind, as far as pins allow it
+  double step_seconds_with = 0;  ///< of the fastest plan kept that has more of them; 0: none
+};
+
+/// By kind; of a result that has a plan.
+std::vector<LeftOut> left_out_of(const SearchResult& result, const SearchRequest& request);
+
 /// "1f1b; 16 x 2: a[0-8] b[8-12] | 3 of 8 x 1: 2*a/tp2[0-12]": pipelines with their micro-batches
 /// and stages; 3 alike pipelines, and 2 alike stages that share out layers 0 to 12. "a[15 in 3
 /// parts]" has as many virtual stages.

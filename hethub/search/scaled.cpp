@@ -123,7 +123,10 @@ void ScaledSearch::consider_all(const std::vector<std::vector<ChosenPipeline>>& 
     for (; next < sets.size() && trials.size() < most_at_once; ++next) {
       if (least_seconds(sets[next]) >= threshold()) continue;
       Trial trial{.plan = menu_.plan_of(sets[next])};
-      if (!is_kept(trial.plan)) trials.push_back(std::move(trial));
+      const bool is_trial = std::any_of(trials.begin(), trials.end(), [&](const Trial& other) {
+        return other.plan.pipelines == trial.plan.pipelines;
+      });
+      if (!is_trial && !is_kept(trial.plan)) trials.push_back(std::move(trial));
     }
     for_each_in_parallel(static_cast<int>(trials.size()), [&](int index) {
       trials[index].segments = segments_of(trials[index].plan, request_.model);

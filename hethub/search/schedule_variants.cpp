@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <memory>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "hethub/base/split.h"
 #include "hethub/plan/each_rank.h"
 #include "hethub/plan/interleaved.h"
+#include "hethub/plan/rank_plan.h"
 #include "hethub/search/parallel.h"
 #include "hethub/search/search_cache.h"
 
@@ -95,21 +97,39 @@ class Variants {
   // Whether one of them is worth it. Memory is planned of the fastest first.
   bool add(std::vector<Plan> plans) {
     for_each_in_parallel(static_cast<int>(plans.size()), [&](int index) {
-      plans[index].predicted_step_seconds =
-          step_seconds(plans[index], segments_of(plans[index], request_.model));
+      const std::vector<Segment> segments = segments_of(plans[index], request_.model);
+      plans[index].predicted_step_seconds = is_hopeless(plans[index], segments)
+                                                ? std::numeric_limits<double>::infinity()
+                                                : step_seconds(plans[index], segments);
     });
     simulated_ += std::ssize(plans);
     std::stable_sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) {
       return a.predicted_step_seconds < b.predicted_step_seconds;
     });
     for (Plan& plan : plans) {
-      if (plan.predicted_step_seconds > kWorthIt * seconds_) return false;
+      if (!(plan.predicted_step_seconds < kWorthIt * seconds_)) return false;
       if (fit(std::move(plan))) return true;
     }
     return false;
   }
 
  private:
+  // Whether a kind's first stage, which has most micro-batches alive, needs more than twice its
+  // memory: recomputing layers would not mend that, and the plan's time need not be known.
+  bool is_hopeless(const Plan& plan, const std::vector<Segment>& segments) const {
+    const Schedule schedule = schedule_of(plan, 0);
+    const std::vector<Stage>& stages = plan.pipelines.front().stages;
+    for (int stage = 0; stage < std::ssize(stages); ++stage) {
+      if (stage > 0 && stages[stage].kind == stages[stage - 1].kind) continue;
+      const RankPlan first =
+          make_rank_plan(plan, request_.model, segments, {0, stage, 0}, schedule);
+      const std::int64_t have = kind_named(request_.costs.cluster(), first.kind).memory_bytes -
+                                request_.costs.fixed_memory_bytes(first.kind);
+      if (first.memory.arena_bytes > 2 * have) return true;
+    }
+    return false;
+  }
+
   bool fit(Plan plan) {
     const std::vector<Segment> segments = segments_of(plan, request_.model);
     std::optional<Plan> fits = fitted_plan(plan, segments, cache_.memory, request_.costs);
@@ -191,18 +211,25 @@ std::optional<Plan> fitted_plan(Plan plan, const std::vector<Segment>& segments,
 }
 
 void vary_schedule(SearchResult& result, const SearchRequest& request) {
-  if (result.best.empty() || !has_pipelines(result.best.front().plan)) return;
+  if (result.best.empty()) return;
+  const std::string& only = request.pins.variant;
   const Candidate base = result.best.front();
-  Variants variants(request, base.prediction.step_seconds);
-  std::vector<Plan> plans = {base.plan};
-  plans.back().schedule = "zero-bubble";
+  if (!only.empty()) result.best.clear();
+  if (!has_pipelines(base.plan)) return;
+  Variants variants(request, only.empty() ? base.prediction.step_seconds
+                                          : std::numeric_limits<double>::infinity());
+  std::vector<Plan> plans;
   constexpr std::array kRanges = {3, 4, 6, 8};
   const auto add = [&](int ranges) {
     std::optional<Plan> plan = interleaved_plan(base.plan, ranges);
     if (plan) plans.push_back(std::move(*plan));
     return plan.has_value();
   };
-  if (!add(kRanges.front())) add(2);
+  if (only != "interleaved") {
+    plans.push_back(base.plan);
+    plans.back().schedule = "zero-bubble";
+  }
+  if (only != "zero-bubble" && !add(kRanges.front())) add(2);
   variants.add(std::move(plans));
   const auto interleaves = [&] {
     return variants.best() && variants.best()->schedule == "interleaved";

@@ -22,7 +22,8 @@ std::optional<Plan> fitted_plan(Plan plan, const std::vector<Segment>& segments,
 /// Prices the fastest plan of a result under the schedules that the search's tables do not:
 /// zero-bubble, and interleaved over three virtual stages (two, of short stages), then over ever
 /// more while that is faster. The best of them that fits, with some layers recomputed if need be,
-/// comes before it if it is faster by half a percent.
+/// comes before it if it is faster by half a percent. If a pin asks for one of these schedules, the
+/// best plan with it is all that is left, if any fits.
 void vary_schedule(SearchResult& result, const SearchRequest& request);
 
 }  // namespace hethub

@@ -21,12 +21,13 @@ class SearchCache;
 
 /// Parts of a plan that the user fixes. What is not set is free.
 struct Pins {
-  std::optional<int> pipelines = {};           ///< "pipelines=2"
-  std::optional<int> stages = {};              ///< "stages=2": of every pipeline
-  std::optional<int> micro_batch_size = {};    ///< "micro_batch_size=4"
-  std::optional<Recompute> recompute = {};     ///< "recompute=full": of every stage
-  std::optional<int> tensor_parallel = {};     ///< "tensor_parallel=2": of every stage
-  std::string schedule = {};                   ///< "schedule=gpipe"
+  std::optional<int> pipelines = {};         ///< "pipelines=2"
+  std::optional<int> stages = {};            ///< "stages=2": of every pipeline
+  std::optional<int> micro_batch_size = {};  ///< "micro_batch_size=4"
+  std::optional<Recompute> recompute = {};   ///< "recompute=full": of every stage
+  std::optional<int> tensor_parallel = {};   ///< "tensor_parallel=2": of every stage
+  std::string schedule = {};                 ///< "schedule=gpipe"
+  std::string variant = {};  ///< "schedule=zero-bubble": of the best plan, see vary_schedule
   std::set<std::string> kinds = {};            ///< "kinds=cpu,opencl": no other is used
   std::map<int, std::string> stage_kind = {};  ///< "stage0.kind=cpu": of every pipeline
   std::map<int, int> stage_layers = {};        ///< "stage0.layers=3": of every pipeline

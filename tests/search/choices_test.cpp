@@ -170,5 +170,25 @@ TEST(Reasons, a_faster_plan_of_fewer_kinds_is_taken) {
   EXPECT_EQ(result.best.size(), request.keep);
 }
 
+TEST(Reasons, devices_left_out_are_told_with_the_best_plan_that_has_them) {
+  const CostModel costs(example_cluster(2, 3), {});
+  const SearchRequest request = request_of(costs, example_model(4), 4);
+  const auto candidate = [](std::vector<Pipeline> pipelines, double seconds) {
+    return Candidate{.plan = example_plan(std::move(pipelines)),
+                     .prediction = {.step_seconds = seconds}};
+  };
+  SearchResult result;
+  result.best.push_back(candidate({example_pipeline({0, 1}, {"a", "a"}, {2, 2}, 1, 4)}, 1));
+  result.best.push_back(candidate({example_pipeline({0, 1}, {"a", "b"}, {2, 2}, 1, 4)}, 2));
+  const std::vector<LeftOut> left = left_out_of(result, request);
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0].kind, "b");
+  EXPECT_EQ(left[0].devices, 3);
+  EXPECT_EQ(left[0].available, 3);
+  EXPECT_EQ(left[0].step_seconds_with, 2);
+  result.best.pop_back();
+  EXPECT_EQ(left_out_of(result, request)[0].step_seconds_with, 0);
+}
+
 }  // namespace
 }  // namespace hethub

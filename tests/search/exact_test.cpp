@@ -186,7 +186,7 @@ TEST(ExactSearch, pins_hold) {
 
 TEST(ExactSearch, what_is_no_pin_is_refused) {
   for (const char* pin : {"", "stages", "stages=", "stages=0", "stages=two", "stage.kind=a",
-                          "stage0.colour=a", "recompute=half", "speed=9", "schedule=zero-bubble"}) {
+                          "stage0.colour=a", "recompute=half", "speed=9", "schedule=one-bubble"}) {
     Pins pins;
     EXPECT_THROW(add_pin(pins, pin), Error) << pin;
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "hethub/base/error.h"
 #include "hethub/plan/validate.h"
 #include "tests/search/random_requests.h"
 
@@ -87,6 +88,23 @@ TEST(ScheduleVariants, a_plan_without_pipelines_is_left_alone) {
   const std::int64_t simulated = result.simulated;
   vary_schedule(result, request);
   EXPECT_EQ(result.simulated, simulated);
+}
+
+TEST(ScheduleVariants, a_pin_leaves_the_plan_with_its_schedule_alone) {
+  const CostModel costs(example_cluster(4, 0), {});
+  SearchRequest request = request_of(costs, example_model(16), 8);
+  request.pins.pipelines = 1;
+  request.pins.stages = 4;
+  for (const std::string name : {"zero-bubble", "interleaved"}) {
+    add_pin(request.pins, "schedule=" + name);
+    SearchResult result = make_strategy("exact")->find(request);
+    vary_schedule(result, request);
+    ASSERT_EQ(result.best.size(), 1U) << name;
+    EXPECT_EQ(result.best.front().plan.schedule, name);
+  }
+  EXPECT_THROW(add_pin(request.pins, "schedule=chimaera"), Error);
+  add_pin(request.pins, "schedule=gpipe");
+  EXPECT_TRUE(request.pins.variant.empty());
 }
 
 }  // namespace
