@@ -328,6 +328,28 @@ TEST(AlikeRanks, have_the_arena_and_the_ops_of_their_own_rank_plans) {
   expect_like_their_own(narrow, model);
 }
 
+// Uneven experts, and biases whose gradients one rank of a group makes.
+TEST(AlikeRanks, of_tensor_parallel_groups_are_alike_in_every_family) {
+  const std::string sizes = R"(,"vocab_size":67,"hidden_size":64,"intermediate_size":176,
+    "num_attention_heads":4,"num_key_value_heads":4,"num_hidden_layers":4,
+    "max_position_embeddings":64,"num_local_experts":3})";
+  const std::vector<std::string> models = {
+      R"({"model_type":"gpt2","vocab_size":67,"n_embd":64,"n_layer":4,"n_head":4,"n_positions":64})",
+      R"({"model_type":"llama")" + sizes.substr(0, sizes.rfind(',')) + "}",
+      R"({"model_type":"mixtral")" + sizes};
+  for (const std::string& model : models) {
+    for (const bool sequence : {false, true}) {
+      Plan plan{.sequence_length = 32, .global_batch = 4, .sequence_parallel = sequence};
+      plan.bucket_bytes = 4;  // each tensor alone, so that the ranks own alike
+      Stage first{.kind = "a", .ranks = {0, 1}, .tensor_parallel = 2, .layers = {{0, 2}}};
+      Stage second{.kind = "a", .ranks = {2, 3}, .tensor_parallel = 2, .layers = {{2, 4}}};
+      plan.pipelines = {{.micro_batch_size = 2, .micro_batches = 2, .stages = {first, second}}};
+      SCOPED_TRACE(text(model, sequence));
+      expect_like_their_own(plan, parse_model(model, "c"));
+    }
+  }
+}
+
 TEST(AlikeRanks, have_buckets_that_are_ready_at_the_same_time) {
   const ModelConfig model = small_model(true, 6);
   for (const char* schedule : {"1f1b", "gpipe", "zero-bubble"}) {
