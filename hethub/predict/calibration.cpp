@@ -40,7 +40,7 @@ class Fit {
  public:
   Fit(const Sheets& sheets, const PublishedRuns& runs) : sheets_(sheets), pricer_(sheets_) {
     for (const PublishedRun& run : runs.runs) {
-      if (!pricer_.obstacle(run).empty() || run.impaired) continue;
+      if (!pricer_.obstacle(run).empty() || run.impaired || run.dtype == "fp8") continue;
       runs_.push_back(&run);
       ++rows_of_[run.part];
       for (const auto& kinds : run.stage_kinds) {

@@ -36,7 +36,7 @@ bool is_spared(const PublishedRun& run, const Op& op) {
 
 DType dtype_of(const PublishedRun& run) {
   if (run.dtype == "f32") return DType::kF32;
-  return run.dtype == "bf16" ? DType::kBf16 : DType::kF16;
+  return run.dtype == "bf16" || run.dtype == "fp8" ? DType::kBf16 : DType::kF16;
 }
 
 const ModelOps& ModelOpsCache::of(const PublishedRun& run) {

@@ -27,7 +27,7 @@ struct ModelOps {
   double sent_bytes = 0;  ///< of a micro-batch, from a stage to the next
 };
 
-/// The dtype that a run computes in.
+/// The dtype that a run computes in; of one with 8-bit products that of all its other ops.
 DType dtype_of(const PublishedRun& run);
 
 /// Builds and keeps the ops of runs: from build_forward and differentiate, in the run's dtype.

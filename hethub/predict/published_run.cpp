@@ -245,7 +245,6 @@ PublishedRun parse_row(const Json& row) {
   run.sequence_parallel = flag(row, "sequence_parallel");
   run.recompute = recompute_of(word(row, "recompute"));
   run.dtype = plain_dtype(word(row, "dtype"));
-  need(run.dtype != "fp8", "8-bit products are not priced");
   run.model = model_of(row["model"], run.gated, run.tensor_parallel, run.sequence_length);
   need(run.micro_batches() >= 1 && run.global_batch == std::int64_t{run.micro_batches()} *
                                                            run.micro_batch_size * run.data_parallel,

@@ -62,8 +62,8 @@ std::string RunPricer::obstacle(const PublishedRun& run) const {
     for (const std::string& kind : kinds) {
       const DataSheet* sheet = sheets_.find(kind);
       if (sheet == nullptr) return text("there is no data sheet of ", kind);
-      if (product_peak(sheet->kind, dtype_of(run)) <= 0)
-        return text("the peak of ", kind, " is not known");
+      if (product_peak(sheet->kind, dtype_of(run)) <= 0 || linear_peak(sheet->kind, run) <= 0)
+        return text("the peak of ", kind, " in ", run.dtype, " is not known");
     }
   }
   if (run.virtual_stages > 1 && !can_interleave(run.pipeline_parallel, run.micro_batches())) {

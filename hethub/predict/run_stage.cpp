@@ -32,6 +32,11 @@ double loss_bytes(const Op& op) {
   return gradient != nullptr ? bytes(*gradient, kLossBackward) : 0;
 }
 
+// What makes a factor writes an 8-bit copy beside it.
+constexpr double kCastBytes = 1;
+
+bool is_linear(const Op& op) { return is_product(op) && !is_attention(op); }
+
 // Norms and sums of whole rows, which sequence parallel shares out.
 bool is_whole(const Op& op) {
   return std::holds_alternative<RmsNorm>(op.body) || std::holds_alternative<Add>(op.body) ||
@@ -40,6 +45,12 @@ bool is_whole(const Op& op) {
 }
 
 }  // namespace
+
+double linear_peak(const Kind& kind, const PublishedRun& run) {
+  if (run.dtype != "fp8") return product_peak(kind, dtype_of(run));
+  const auto found = kind.peak_flops_per_s.find("fp8");
+  return found == kind.peak_flops_per_s.end() ? 0 : found->second;
+}
 
 double collective_seconds(const Traffic& traffic, double bytes, const LinkRate& rate) {
   const double latency = rate.seconds(0);
@@ -61,7 +72,8 @@ RunStage::RunStage(const PublishedRun& run, const Software& software, const Shee
       software_(software),
       sheet_(*sheets.find(kind)),
       traffic_(traffic),
-      peak_(product_peak(sheet_.kind, dtype_of(run))) {
+      peak_(product_peak(sheet_.kind, dtype_of(run))),
+      linear_peak_(linear_peak(sheet_.kind, run)) {
   const EfficiencyClass& known = sheets.classes.at(sheet_.efficiency_class);
   const double link = sheet_.link_bytes_per_s > 0 ? sheet_.link_bytes_per_s : kUnknownLink;
   link_ = known.link * (run.link_bytes_per_s > 0 ? std::min(run.link_bytes_per_s, link) : link);
@@ -123,7 +135,15 @@ LinkRate RunStage::send_rate() const {
 }
 
 double RunStage::analytic(const Op& op) const {
-  return analytic_seconds(sheet_.kind, peak_, op, attention_of(op));
+  if (!is_linear(op)) return analytic_seconds(sheet_.kind, peak_, op, attention_of(op));
+  const double product = analytic_seconds(sheet_.kind, linear_peak_, op);
+  if (run_.dtype != "fp8") return product;
+  double read = 0;  // elements of the two factors
+  for (const TensorSpec& factor : facts_of(op).inputs) {
+    read += static_cast<double>(factor.elements());
+  }
+  const Kind& of = sheet_.kind;
+  return product + kCastBytes * read / (of.memory_bytes_per_s * of.efficiency.memory);
 }
 
 // Megatron's fused softmax takes the rows of 4 heads at once, or does not run at all.

@@ -18,6 +18,10 @@ namespace hethub {
 /// even and additions free.
 double collective_seconds(const Traffic& traffic, double bytes, const LinkRate& rate);
 
+/// The data sheet's peak of a run's products with weights: 8-bit ones where its dtype is "fp8". 0
+/// if none is stated.
+double linear_peak(const Kind& kind, const PublishedRun& run);
+
 /// What the algorithms that training chooses send, by op and number of ranks. One thread at a time.
 class TrafficCache {
  public:
@@ -76,8 +80,9 @@ class RunStage {
   const DataSheet& sheet_;
   TrafficCache& traffic_;
   double peak_ = 0;
-  double link_ = 0;     // bytes/s that a collective reaches in a node, a device
-  double network_ = 0;  // and between nodes, all devices of a node together
+  double linear_peak_ = 0;  // of products with weights, which alone may be 8-bit ones
+  double link_ = 0;         // bytes/s that a collective reaches in a node, a device
+  double network_ = 0;      // and between nodes, all devices of a node together
 };
 
 }  // namespace hethub

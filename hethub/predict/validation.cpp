@@ -144,7 +144,8 @@ Validation validate_runs(const PublishedRuns& runs, RunPricer& pricer) {
   }
   std::map<std::string, std::vector<const ValidatedRun*>> parts;
   for (const ValidatedRun& row : validation.rows) {
-    parts[row.run.part].push_back(&row);
+    const bool is_fp8 = row.run.dtype == "fp8";
+    parts[row.run.part + (is_fp8 ? " fp8" : "")].push_back(&row);
     if (row.run.part == "bigscience_a100" && !row.run.impaired) {
       parts["bigscience_a100 from 02-25"].push_back(&row);
     }

@@ -49,7 +49,8 @@ struct ChoiceSummary {
 struct Validation {
   std::vector<ValidatedRun> rows = {};
   std::vector<UnpricedRun> unpriced = {};
-  std::map<std::string, ErrorSummary> summary = {};  ///< by source; "PART mixed" of several kinds
+  /// By source; "PART mixed" of several kinds, "PART fp8" of its runs with 8-bit products.
+  std::map<std::string, ErrorSummary> summary = {};
 
   /// By source, of the memory of its runs' fullest ranks; "PART, table: activations" and "PART,
   /// table: states" are of figures that a source computed.

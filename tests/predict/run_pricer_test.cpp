@@ -167,6 +167,18 @@ TEST(PublishedRuns, a_ports_rate_is_not_taken_for_a_nodes) {
   EXPECT_DOUBLE_EQ(run_named(runs, "dgxc-nemotron4-15b-bf16-16").node_bytes_per_s, 3200e9 / 8);
 }
 
+TEST(RunPricer, eight_bit_products_are_faster_and_nothing_beside_them) {
+  const Sheets sheets = known_sheets();
+  PublishedRun run = run_named(published(), "dgxc-nemotron4-15b-bf16-16");
+  const double before = RunPricer(sheets).price(run).pipeline_s;
+  run.dtype = "fp8";
+  const double after = RunPricer(sheets).price(run).pipeline_s;
+  EXPECT_LT(after, before);
+  EXPECT_GT(after, before / 2) << "attention and all that moves memory is as it was";
+  run.stage_kinds[0] = {"A100-80GB-SXM"};
+  EXPECT_NE(RunPricer(sheets).obstacle(run).find("fp8"), std::string::npos);
+}
+
 TEST(RunPricer, what_cannot_be_priced_is_refused_with_the_reason) {
   const Sheets sheets = known_sheets();
   PublishedRun run = run_named(published(), "seqsel-t5-22B-full");
