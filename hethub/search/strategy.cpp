@@ -7,6 +7,7 @@
 #include "hethub/base/clock.h"
 #include "hethub/base/error.h"
 #include "hethub/search/exact.h"
+#include "hethub/search/mcmc.h"
 #include "hethub/search/scaled.h"
 #include "hethub/search/search_cache.h"
 #include "hethub/search/widths.h"
@@ -151,16 +152,19 @@ SearchRequest request_on(const CostModel& costs, const SearchRequest& like) {
   request.time_limit_s = like.time_limit_s;
   request.pins = like.pins;
   request.quick = like.quick;
+  request.seed = like.seed;
+  request.walk_steps = like.walk_steps;
   request.vary_schedule = like.vary_schedule;
   return request;
 }
 
 std::unique_ptr<Strategy> make_strategy(std::string_view name) {
+  if (name == "mcmc") return std::make_unique<McmcStrategy>();
   if (name != "exact") {
     throw Error(ErrorCode::kUsage, {.what = "planner's strategy",
                                     .found = std::string(name),
-                                    .expected = "exact",
-                                    .fix = "choose it"});
+                                    .expected = "exact or mcmc",
+                                    .fix = "choose one of the two"});
   }
   return std::make_unique<ExactStrategy>();
 }

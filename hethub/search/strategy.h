@@ -57,6 +57,8 @@ struct SearchRequest {
   Pins pins = {};
   bool quick = false;  ///< with many devices, take what is found at once, and predict of it only
                        ///< step_seconds and tokens_per_second
+  std::uint64_t seed = 1;        ///< of "mcmc"
+  int walk_steps = 2000;         ///< likewise: at most so many
   bool vary_schedule = false;    ///< whether upper_bound_of does what vary_schedule does, too
   SearchCache* cache = nullptr;  ///< of this model, cluster and form(); null: its own;
                                  ///< see own_cache
@@ -116,7 +118,8 @@ class Strategy {
 /// be split in more than 300,000 ways over them, or if pins fix stages or pipelines; with more see
 /// ScaledSearch, which knows tensor-parallel stages, too: plans are good, and bound_seconds says
 /// what may be missed. Few devices that can form tensor-parallel groups are searched in both ways,
-/// within one time limit. Throws kUsage for another name.
+/// within one time limit. "mcmc": see McmcStrategy. Throws
+/// kUsage for another name.
 std::unique_ptr<Strategy> make_strategy(std::string_view name);
 
 }  // namespace hethub
