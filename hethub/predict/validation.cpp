@@ -64,12 +64,17 @@ ChoiceSummary choices_of(const std::vector<ValidatedRun>& rows) {
   return summary;
 }
 
+// Runs with 8-bit products have figures of their own.
+std::string source_of(const PublishedRun& run) {
+  return run.part + (run.dtype == "fp8" ? " fp8" : "");
+}
+
 // The memory that a source states of a run, beside ours.
 void add_memory(const ValidatedRun& row, const Software& software,
                 std::map<std::string, std::vector<ValidatedFigure>>& figures) {
   const PublishedRun& run = row.run;
   if (run.measured_bytes > 0) {
-    figures[run.part].push_back({run.measured_bytes, row.memory.total()});
+    figures[source_of(run)].push_back({run.measured_bytes, row.memory.total()});
   }
   if (run.table_states > 0) {
     figures[run.part + ", table: states"].push_back(
@@ -144,8 +149,7 @@ Validation validate_runs(const PublishedRuns& runs, RunPricer& pricer) {
   }
   std::map<std::string, std::vector<const ValidatedRun*>> parts;
   for (const ValidatedRun& row : validation.rows) {
-    const bool is_fp8 = row.run.dtype == "fp8";
-    parts[row.run.part + (is_fp8 ? " fp8" : "")].push_back(&row);
+    parts[source_of(row.run)].push_back(&row);
     if (row.run.part == "bigscience_a100" && !row.run.impaired) {
       parts["bigscience_a100 from 02-25"].push_back(&row);
     }
