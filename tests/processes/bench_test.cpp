@@ -68,7 +68,7 @@ TEST(BenchComm, sixteen_ranks_as_processes_run_every_op_and_no_element_is_wrong)
 TEST(BenchComm, a_tuned_table_is_written_and_read) {
   const Workspace workspace("bench-tune");
   const Json rows = rows_of(workspace, "--ops reduce_scatter --sizes 1KiB --tune -o table.json");
-  EXPECT_EQ(rows.size(), 3U);  // ring, halving, pairwise
+  EXPECT_EQ(rows.size(), 4U);  // ring, hierarchical, halving, pairwise
   const std::string rule = R"({"op":"reduce_scatter","algorithm":")";
   const std::string table = read_file(workspace.path("table.json"));
   const std::size_t begin = table.find(rule) + rule.size();
