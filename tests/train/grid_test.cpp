@@ -1,16 +1,19 @@
 // Plans of every shape train the golden sets to the numbers of an independent fp64 reference
-// (tests/data/golden/README.md): families by widths, stages, replicas, schedules, recompute and
-// ZeRO stages. HETHUB_GRID=all runs every cell instead of a sample, and prints them as a table;
-// HETHUB_GRID=NAME runs those of one set.
+// (tests/data/golden/README.md): families by widths, stages, replicas, schedules, recompute, ZeRO
+// stages and, of experts, copies that share them out. HETHUB_GRID=all runs every cell instead of a
+// sample, and prints them as a table with the worst errors at its end; HETHUB_GRID=NAME runs those
+// of one set. HETHUB_GRID_SECONDS ends either early: cells come in an order that mixes all of them.
 
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <map>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "hethub/base/clock.h"
 #include "hethub/base/json.h"
 #include "hethub/base/text.h"
 #include "hethub/data/fixed_batches.h"
@@ -30,13 +33,15 @@ struct Cell {
   std::string schedule = {};
   std::string recompute = {};
   int zero_stage = 1;
+  int experts = 1;  // copies of each stage, which share them out
 
-  int ranks() const { return width * stages * replicas; }
+  int ranks() const { return width * stages * replicas * experts; }
 };
 
 std::string text_of(const Cell& cell) {
   return text(cell.set, " tp=", cell.width, " pp=", cell.stages, " dp=", cell.replicas, " ",
-              cell.schedule, " recompute=", cell.recompute, " zero=", cell.zero_stage);
+              cell.schedule, " recompute=", cell.recompute, " zero=", cell.zero_stage,
+              cell.experts > 1 ? text(" ep=", cell.experts) : "");
 }
 
 std::vector<Cell> all_cells() {
@@ -49,7 +54,12 @@ std::vector<Cell> all_cells() {
           for (const char* schedule : {"1f1b", "gpipe", "zero-bubble", "interleaved"}) {
             for (const char* recompute : {"none", "selective", "full"}) {
               for (const int zero_stage : {0, 1}) {
-                cells.push_back({set, width, stages, replicas, schedule, recompute, zero_stage});
+                for (const int experts : {1, 2, 4}) {
+                  const bool has = set == std::string("mixtral") || experts == 1;
+                  if (!has) continue;
+                  cells.push_back(
+                      {set, width, stages, replicas, schedule, recompute, zero_stage, experts});
+                }
               }
             }
           }
@@ -62,8 +72,8 @@ std::vector<Cell> all_cells() {
 
 // Layers in even runs, one after the other: a stage takes `ranges` of them in turn.
 Stage stage_of(const Cell& cell, int index, int first_rank, int layers) {
-  Stage stage{.kind = "cpu", .tensor_parallel = cell.width};
-  for (int rank = 0; rank < cell.width; ++rank) {
+  Stage stage{.kind = "cpu", .tensor_parallel = cell.width, .expert_parallel = cell.experts};
+  for (int rank = 0; rank < cell.width * cell.experts; ++rank) {
     stage.ranks.push_back(first_rank + rank);
   }
   const int ranges = cell.schedule == "interleaved" ? 2 : 1;
@@ -79,16 +89,17 @@ Stage stage_of(const Cell& cell, int index, int first_rank, int layers) {
   return stage;
 }
 
-// Replicas share out the batch in runs that differ by one sequence; micro-batches are of one.
+// Replicas share out the batch in runs that differ by one sequence; micro-batches are of one for
+// each copy.
 Plan plan_of(const Cell& cell, int layers, int batch) {
   std::vector<Pipeline> pipelines;
   int rank = 0;
   for (int replica = 0; replica < cell.replicas; ++replica) {
     const auto sequences = static_cast<int>(part_of(batch, cell.replicas, replica).size());
-    Pipeline pipeline{.micro_batch_size = 1, .micro_batches = sequences};
+    Pipeline pipeline{.micro_batch_size = cell.experts, .micro_batches = sequences / cell.experts};
     for (int stage = 0; stage < cell.stages; ++stage) {
       pipeline.stages.push_back(stage_of(cell, stage, rank, layers));
-      rank += cell.width;
+      rank += cell.width * cell.experts;
     }
     pipelines.push_back(std::move(pipeline));
   }
@@ -125,7 +136,17 @@ struct Distance {
   double losses = 0;
 
   double most() const { return std::max({loss, norm, losses}); }
+  void raise_to(const Distance& other) {
+    loss = std::max(loss, other.loss);
+    norm = std::max(norm, other.norm);
+    losses = std::max(losses, other.losses);
+  }
 };
+
+std::string text_of(const Distance& distance) {
+  return text("loss ", distance.loss, " norm ", distance.norm, " losses ", distance.losses,
+              " of what is allowed");
+}
 
 Distance train(const Reference& reference, const Plan& plan, const FixedBatches& batches) {
   const auto steps = std::ssize(reference.losses);
@@ -162,13 +183,32 @@ bool is_another(const Cell& cell) {
   return cell.stages == 1 && (cell.schedule == "gpipe" || cell.schedule == "zero-bubble");
 }
 
+// All numbers below `count`, each once, neighbours far apart.
+std::vector<std::size_t> mixed_order(std::size_t count) {
+  constexpr std::size_t kStep = 307;  // a prime, which does not divide the count
+  std::vector<std::size_t> order;
+  for (std::size_t index = 0; index < count; ++index) {
+    order.push_back(index * kStep % count);
+  }
+  return order;
+}
+
+double seconds_allowed() {
+  const char* wanted = std::getenv("HETHUB_GRID_SECONDS");
+  return wanted == nullptr ? 1e9 : std::atof(wanted);
+}
+
 TEST(Grid, every_plan_trains_to_the_references_numbers) {
-  std::size_t number = 0;
+  const std::vector<Cell> cells = all_cells();
+  const double end = seconds_now() + seconds_allowed();
+  std::map<std::string, std::pair<int, Distance>> worst;  // of each set, and how many were run
   int run = 0;
   int beyond = 0;
   int impossible = 0;
-  for (const Cell& cell : all_cells()) {
-    if (!is_chosen(cell, number++) || is_another(cell)) continue;
+  int wrong = 0;
+  for (const std::size_t number : mixed_order(cells.size())) {
+    const Cell& cell = cells[number];
+    if (!is_chosen(cell, number) || is_another(cell) || seconds_now() > end) continue;
     if (cell.ranks() > kMostRanks) {
       ++beyond;
       continue;
@@ -186,13 +226,19 @@ TEST(Grid, every_plan_trains_to_the_references_numbers) {
     EXPECT_LE(distance.norm, 1);
     EXPECT_LE(distance.losses, 1);
     ++run;
+    wrong += distance.most() <= 1 ? 0 : 1;
+    worst[cell.set].first += 1;
+    worst[cell.set].second.raise_to(distance);
     if (std::getenv("HETHUB_GRID") == nullptr) continue;
-    std::cout << (distance.most() <= 1 ? "right " : "WRONG ") << text_of(cell) << "  loss "
-              << distance.loss << " norm " << distance.norm << " losses " << distance.losses
-              << " of what is allowed" << std::endl;
+    std::cout << (distance.most() <= 1 ? "right " : "WRONG ") << text_of(cell) << "  "
+              << text_of(distance) << std::endl;
   }
-  std::cout << run << " cells run; " << beyond << " of more than " << kMostRanks << " ranks and "
-            << impossible << " that a set has too few layers or sequences for left out\n";
+  for (const auto& [set, of] : worst) {
+    std::cout << set << ": " << of.first << " cells, worst " << text_of(of.second) << '\n';
+  }
+  std::cout << wrong << " wrong; " << run << " cells run; " << beyond << " of more than "
+            << kMostRanks << " ranks and " << impossible
+            << " that a set has too few layers or sequences for left out\n";
   EXPECT_GT(run, 5);
 }
 
