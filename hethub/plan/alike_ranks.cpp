@@ -76,6 +76,7 @@ std::string RankSignatures::but_for_lanes(const RankPosition& at) {
                          " tp", stage.tensor_parallel, '/',
                          vocabulary_of(model_, tensor_parallel_of(plan_, at, layout_)).size(),
                          layout_ == TensorLayout::kSplit, plan_.sequence_parallel ? " sp" : "",
+                         plan_.zero_stage > 1 ? " z2" : "",
                          plan_.overlap ? text(" o", pipeline.micro_batches, '.', at.stage) : "");
   if (stage.expert_parallel > 1) {
     const TensorParallel parallel = tensor_parallel_of(plan_, at, layout_);

@@ -94,6 +94,18 @@ std::int64_t held_elements(const std::vector<Segment>& segments, const std::vect
   return elements;
 }
 
+std::int64_t gradient_elements(const std::vector<Segment>& segments,
+                               const std::vector<Holding>& held) {
+  std::int64_t elements = held_elements(segments, held);
+  for (const Holding& holding : held) {
+    const Segment& segment = segments.at(static_cast<std::size_t>(holding.segment));
+    if (!segment.scattered) continue;
+    elements += padded_elements(scattered_elements(segment, holding.holder)) -
+                padded_elements(segment.parts.front().count);
+  }
+  return elements;
+}
+
 OptimizerOps optimizer_ops(const std::vector<TensorShard>& owned, std::int64_t elements,
                            const std::vector<std::int64_t>& buckets) {
   OptimizerOps ops;
@@ -113,9 +125,11 @@ OptimizerOps optimizer_ops(const std::vector<TensorShard>& owned, std::int64_t e
 OptimizerOps optimizer_ops(const std::vector<Segment>& segments, const std::vector<Holding>& held) {
   std::vector<std::int64_t> buckets;
   for (const int bucket : buckets_of(segments, held)) {
-    buckets.push_back(segments[held[bucket].segment].elements);
+    const Segment& segment = segments[held[bucket].segment];
+    buckets.push_back(segment.scattered ? scattered_elements(segment, held[bucket].holder)
+                                        : segment.elements);
   }
-  return optimizer_ops(owned_parts(segments, held), held_elements(segments, held), buckets);
+  return optimizer_ops(owned_parts(segments, held), gradient_elements(segments, held), buckets);
 }
 
 }  // namespace hethub

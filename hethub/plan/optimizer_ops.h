@@ -39,6 +39,10 @@ std::vector<TensorShard> owned_parts(const std::vector<Segment>& segments,
 /// in several segments.
 std::int64_t held_elements(const std::vector<Segment>& segments, const std::vector<Holding>& held);
 
+/// Those of its gradients: as many, less what it does not keep of scattered ones.
+std::int64_t gradient_elements(const std::vector<Segment>& segments,
+                               const std::vector<Holding>& held);
+
 /// A rank's ops outside its programs.
 struct OptimizerOps {
   /// kCheckGradients: the sum of squares of this rank's own gradients in each bucket, so that a

@@ -1,6 +1,8 @@
 #include "hethub/plan/rank_plan.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -8,10 +10,41 @@
 #include "hethub/model/decoder.h"
 #include "hethub/plan/group_ops.h"
 #include "hethub/plan/interleaved.h"
+#include "hethub/plan/sharded_gradients.h"
 #include "hethub/program/differentiate.h"
 
 namespace hethub {
 namespace {
+
+// Of each scattered segment that the rank holds, by its tensor: how it shares the gradient.
+std::map<std::string, ScatteredGradient> scattered_of(const std::vector<Segment>& segments,
+                                                      RankPlan& rank) {
+  const std::vector<Holding> held = holdings_of(segments, rank.rank);
+  GradientShares shares = gradient_shares(segments, held);
+  const auto first = static_cast<int>(rank.groups.size());
+  std::map<std::string, ScatteredGradient> scattered;
+  for (std::size_t index = 0; index < held.size(); ++index) {
+    if (shares.group_of_held[index] < 0) continue;
+    const Segment& segment = segments[static_cast<std::size_t>(held[index].segment)];
+    scattered[segment.parts.front().tensor.name] = {
+        .group = first + shares.group_of_held[index],
+        .ranks = static_cast<int>(segment.ranks.size()),
+        .kept = scattered_elements(segment, held[index].holder)};
+  }
+  std::move(shares.groups.begin(), shares.groups.end(), std::back_inserter(rank.groups));
+  return scattered;
+}
+
+void scatter(Program& program, const std::map<std::string, ScatteredGradient>& all) {
+  if (all.empty()) return;
+  for (const int parameter : program.values_of(ValueRole::kParameter)) {
+    const auto found = all.find(program.values[parameter].name);
+    if (found == all.end()) continue;
+    ScatteredGradient one = found->second;
+    one.parameter = parameter;
+    scatter_gradient(program, one);
+  }
+}
 
 Program program_at(const Plan& plan, const ModelConfig& model, const RankPosition& at,
                    const Slice& slice, const TensorParallel& parallel, bool split) {
@@ -21,7 +54,6 @@ Program program_at(const Plan& plan, const ModelConfig& model, const RankPositio
     add_recompute(range, options);
   }
   differentiate(program, options);
-  reserve_group_scratch(program);
   return program;
 }
 
@@ -59,7 +91,7 @@ class RankPlanner {
       return ArenaRange{rank_.memory.blocks[index], blocks[index].bytes};
     };
     rank_.parameters = {rank_.memory.parameters_offset, rank_.memory.flat_bytes};
-    rank_.gradients = {rank_.memory.gradients_offset, rank_.memory.flat_bytes};
+    rank_.gradients = {rank_.memory.gradients_offset, rank_.memory.gradient_bytes};
     rank_.first_moment = block(0);
     rank_.second_moment = block(1);
     rank_.scalars = block(2);
@@ -123,7 +155,8 @@ class RankPlanner {
       // Parameters are the first values of a program.
       const TensorShard& shard = rank_.shards[index].at(parameter);
       const int value = gradient ? program.gradient_of(parameter) : parameter;
-      const std::int64_t into = (part.first - shard.first) * 4;
+      const bool is_part = gradient && program.values[value].spec.elements() != shard.count;
+      const std::int64_t into = is_part ? 0 : (part.first - shard.first) * 4;
       return {rank_.memory.offset_of(static_cast<int>(index), value, 0) + into, part.count * 4};
     }
     throw Error(ErrorCode::kInternal, {.what = "rank plan: " + part.tensor.name,
@@ -143,13 +176,22 @@ class RankPlanner {
       rank_.segments.push_back(
           {.segment = held.segment,
            .holder = held.holder,
-           .gradients = {gradient_range(first).offset, segment.elements * 4},
+           .gradients = {gradient_range(first).offset,
+                         4 * (segment.scattered ? scattered_elements(segment, held.holder)
+                                                : segment.elements)},
            .parameters = {parameter_range(first).offset, segment.elements * 4}});
     }
   }
 
   // The ops on the whole of the gradients count its elements by the segments.
   void require_all_held() const {
+    const std::int64_t gradients = gradient_elements(segments_, held_) * 4;
+    require(rank_.memory.gradient_bytes == gradients, [&] {
+      return ErrorParts{.what = text("rank plan: gradients of rank ", rank_.rank),
+                        .found = text(rank_.memory.gradient_bytes, " bytes in its programs"),
+                        .expected = text(gradients, ", as its segments have"),
+                        .fix = "build segments and programs from one plan"};
+    });
     const std::int64_t held = held_elements(segments_, held_) * 4;
     require(rank_.memory.flat_bytes == held, [&] {
       return ErrorParts{.what = text("rank plan: parameters of rank ", rank_.rank),
@@ -298,10 +340,13 @@ RankPlan make_rank_plan(const Plan& plan, const ModelConfig& model,
                 .positions = positions_of(plan.pipelines[at.pipeline], at.stage)};
   const TensorParallel parallel = tensor_parallel_of(plan, at, layout_of(plan));
   made.groups = groups_of(plan, at);
+  const std::map<std::string, ScatteredGradient> scattered = scattered_of(segments, made);
   for (const int position : made.positions) {
     const Slice slice = slice_of(plan, model, at.pipeline, position);
     made.programs.push_back(
         program_at(plan, model, at, slice, parallel, schedule.splits_backward()));
+    scatter(made.programs.back(), scattered);
+    reserve_group_scratch(made.programs.back());
     made.shards.push_back(shards_of(model, slice, parallel));
   }
   std::optional<BucketTimes> times;

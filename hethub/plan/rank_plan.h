@@ -58,7 +58,8 @@ struct RankPlan {
   /// What the parameters of each program are of their tensors, in the order of its parameters.
   std::vector<std::vector<TensorShard>> shards = {};
 
-  /// groups_of the plan: empty where no program has a group op.
+  /// groups_of the plan, then those that sum scattered gradients: empty where no program has a
+  /// group op.
   std::vector<std::vector<int>> groups = {};
   MemoryPlan memory = {};
   std::vector<HeldSegment> segments = {};

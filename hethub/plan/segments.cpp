@@ -110,7 +110,11 @@ std::set<std::int64_t> cuts_of(const std::vector<Holder>& holders) {
 class SegmentBuilder {
  public:
   explicit SegmentBuilder(const Plan& plan)
-      : bucket_bytes_(plan.bucket_bytes), kind_of_rank_(plan.kind_of_rank()) {}
+      : bucket_bytes_(plan.bucket_bytes), kind_of_rank_(plan.kind_of_rank()) {
+    if (plan.zero_stage < 2) return;
+    stage_of_rank_.resize(kind_of_rank_.size());
+    for_each_rank(plan, [&](const RankPosition& at, int rank) { stage_of_rank_[rank] = at.stage; });
+  }
 
   void add(const TensorShard& whole, const std::vector<Holder>& holders) {
     const std::set<std::int64_t> cuts = cuts_of(holders);
@@ -126,7 +130,9 @@ class SegmentBuilder {
     for (Segment& segment : segments_) {
       segment.name = segment.parts.front().tensor.name;
       if (segment.parts.size() > 1) segment.name += text(" +", segment.parts.size() - 1);
-      segment.owned = split_evenly(segment.elements, std::ssize(segment.ranks));
+      const auto holders = std::ssize(segment.ranks);
+      segment.owned = split_evenly(segment.elements, holders);
+      if (segment.scattered) own_alike(segment);
     }
     set_rounds(segments_, holders_);
     return std::move(segments_);
@@ -145,15 +151,17 @@ class SegmentBuilder {
     }
     if (ranks.empty()) return;  // validate() has refused the plan
     const std::int64_t elements = ends_all ? padded_elements(part.count) : part.count;
+    const bool scattered = ends_all && part.tensor.decays() && are_of_one_stage(ranks);
     const auto [known, is_new] = known_.try_emplace(ranks, Known{segments_.size(), known_.size()});
     Known& latest = known->second;
     if (is_new) {
       latest.kinds = kinds_among(ranks);
-    } else if (!goes_on(latest.segment, at, elements)) {
+    } else if (scattered || !goes_on(latest.segment, at, elements)) {
       latest.segment = segments_.size();
     }
     if (latest.segment == segments_.size()) {
-      segments_.push_back({.ranks = std::move(ranks), .kinds = latest.kinds});
+      segments_.push_back(
+          {.ranks = std::move(ranks), .kinds = latest.kinds, .scattered = scattered});
       next_.emplace_back();
       holders_.push_back(static_cast<int>(latest.number));
     }
@@ -164,6 +172,21 @@ class SegmentBuilder {
       element += elements;
     }
     next_[latest.segment] = std::move(at);
+  }
+
+  // Whether, with ZeRO 2, several ranks hold it at the same place of their pipelines.
+  bool are_of_one_stage(const std::vector<int>& ranks) const {
+    return ranks.size() > 1 && !stage_of_rank_.empty() &&
+           std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+             return stage_of_rank_[rank] == stage_of_rank_[ranks.front()];
+           });
+  }
+
+  // As a group op scatters what its members have.
+  static void own_alike(Segment& segment) {
+    const std::int64_t count = segment.parts.front().count;
+    segment.owned = even_chunks(count, static_cast<int>(segment.ranks.size()));
+    segment.owned.back() += segment.elements - count;
   }
 
   std::vector<std::vector<int>> kinds_among(const std::vector<int>& ranks) const {
@@ -182,6 +205,7 @@ class SegmentBuilder {
   bool goes_on(std::size_t segment, const std::vector<std::int64_t>& at,
                std::int64_t elements) const {
     const Segment& open = segments_[segment];
+    if (open.scattered) return false;
     return next_[segment] == at &&
            (at.size() == 1 || (open.elements + elements) * 4 <= bucket_bytes_);
   }
@@ -195,6 +219,7 @@ class SegmentBuilder {
 
   std::int64_t bucket_bytes_;
   std::vector<std::string> kind_of_rank_;
+  std::vector<int> stage_of_rank_ = {};  // with ZeRO 2
   std::vector<Segment> segments_ = {};
   std::vector<std::vector<std::int64_t>> next_ = {};  // by segment and holder: where it ends
   std::vector<int> holders_ = {};                     // by segment: Known::number
@@ -263,6 +288,10 @@ std::vector<TensorShard> owned_parts(const Segment& segment, int holder) {
     at += padded_elements(part.count);
   }
   return owned;
+}
+
+std::int64_t scattered_elements(const Segment& segment, int holder) {
+  return part_of(segment.parts.front().count, std::ssize(segment.ranks), holder).size();
 }
 
 CollectiveAlgorithm gradient_algorithm(const Segment& segment) {

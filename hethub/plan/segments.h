@@ -30,6 +30,10 @@ struct Segment {
   std::int64_t elements = 0;  ///< with what pads each part in the memory of all holders
   ChunkTable owned = {};      ///< elements that each holder owns: its range follows the one before
 
+  /// ZeRO 2: a matrix whose gradient is summed after each micro-batch, so that a holder keeps that
+  /// of what it owns alone.
+  bool scattered = false;
+
   /// Whether several ranks hold it, which sum its gradients.
   bool is_shared() const { return ranks.size() > 1; }
 };
@@ -39,11 +43,14 @@ std::int64_t padded_elements(std::int64_t elements);
 
 /// All tensors of the model, each element in one segment, in the order in which ranks store them.
 /// Segments of several holders are at most `plan.bucket_bytes` long, unless a single part is
-/// longer.
+/// longer. With ZeRO 2, each matrix that the ranks of one stage hold alike is a segment.
 std::vector<Segment> segments_of(const Plan& plan, const ModelConfig& model);
 
 /// What a holder owns of a segment: its range without the padding, part by part.
 std::vector<TensorShard> owned_parts(const Segment& segment, int holder);
+
+/// The elements of a scattered segment's gradient that a holder keeps.
+std::int64_t scattered_elements(const Segment& segment, int holder);
 
 /// How the holders of a segment sum its gradients, each range at its owner: what training_choices
 /// names for so many ranks and bytes. The order of the additions follows from it.

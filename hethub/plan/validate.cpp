@@ -6,6 +6,7 @@
 
 #include "hethub/plan/predict_only.h"
 #include "hethub/plan/schedule.h"
+#include "hethub/plan/sharded_gradients.h"
 #include "hethub/plan/tensor_width.h"
 
 namespace hethub {
@@ -58,8 +59,13 @@ class Validator {
            "shorten the sequences");
     expect(plan_.dtype == "f32" || plan_.dtype == "bf16", "plan: dtype", plan_.dtype, "f32 or bf16",
            "choose one of the two");
-    expect(plan_.zero_stage == 0 || plan_.zero_stage == 1, "plan: zero_stage",
-           text(plan_.zero_stage), "0 or 1", "choose one of the two");
+    expect(plan_.zero_stage >= 0 && plan_.zero_stage <= 2, "plan: zero_stage",
+           text(plan_.zero_stage), "0, 1 or 2", "choose one of them");
+    expect(plan_.zero_stage < 2 || may_shard_gradients(plan_), "plan: zero_stage",
+           "2 with pipelines of other stages or micro-batches",
+           "pipelines with the same layers, widths and micro_batches, which sum each micro-batch's "
+           "gradients together",
+           "give the pipelines one shape, or the plan \"zero_stage\": 1");
     expect(plan_.bucket_bytes >= 4, "plan: bucket_bytes", text(plan_.bucket_bytes), "4 or more",
            "leave it out");
     expect(plan_.z_loss >= 0, "plan: z_loss", text(plan_.z_loss), "0 or more", "leave it out");

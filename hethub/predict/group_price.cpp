@@ -6,8 +6,10 @@
 namespace hethub {
 
 std::vector<std::vector<int>> devices_of_groups(const Plan& plan, const RankPosition& at,
+                                                const RankPlan& alike,
                                                 const std::vector<int>& devices) {
   std::vector<std::vector<int>> groups = groups_of(plan, at);
+  groups.insert(groups.end(), alike.groups.begin() + std::ssize(groups), alike.groups.end());
   for (std::vector<int>& group : groups) {
     for (int& member : group) {
       member = devices.at(member);

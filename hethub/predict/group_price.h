@@ -5,12 +5,15 @@
 
 #include "hethub/cost/cost_model.h"
 #include "hethub/op/op.h"
-#include "hethub/plan/plan.h"
+#include "hethub/plan/rank_plan.h"
 
 namespace hethub {
 
 /// The devices of the groups of the rank at a position, where `devices` has those of all ranks.
+/// `alike` is its rank plan or that of a rank like it, which stands for it in the groups that sum
+/// scattered gradients.
 std::vector<std::vector<int>> devices_of_groups(const Plan& plan, const RankPosition& at,
+                                                const RankPlan& alike,
                                                 const std::vector<int>& devices);
 
 /// Simulates the group ops of one rank's groups, each kind of them once, as if all members began

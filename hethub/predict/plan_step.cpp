@@ -282,7 +282,8 @@ class StepWriter {
       }
       const auto last = static_cast<int>(collectives_.size()) - 1;
       for (int position = 0; position < std::ssize(group); ++position) {
-        sums_[segment.ranks[position]].push_back({last - 1, last, position});
+        const int gradients = segment.scattered ? -1 : last - 1;
+        sums_[segment.ranks[position]].push_back({gradients, last, position});
       }
     }
     const int ranks = static_cast<int>(devices_.size());
@@ -322,7 +323,10 @@ class StepWriter {
         come.insert(like[rank]);
       }
       const auto ranks = static_cast<int>(come.size());
-      const int gradients = builder_.add_meeting({ranks, sums.gradient_seconds(segment, devices_)});
+      const int gradients =
+          segment.scattered
+              ? -1
+              : builder_.add_meeting({ranks, sums.gradient_seconds(segment, devices_)});
       const int parameters =
           builder_.add_meeting({ranks, sums.parameter_seconds(segment, devices_)});
       for (const int rank : come) {
@@ -335,12 +339,13 @@ class StepWriter {
   // A rank's part in the sum of a bucket's gradients and in sharing its parameters: numbers of
   // collectives or, of many ranks, of meetings.
   struct BucketSum {
-    int gradients = -1;
+    int gradients = -1;  // -1: each micro-batch has summed them
     int parameters = -1;
     int position = 0;  // in the collectives' groups
   };
 
   void write_sum(const BucketSum& bucket, int number, int label) {
+    if (number < 0) return;
     if (!stepwise_) return builder_.meet(device(), number, label);
     builder_.take_part(collectives_[number], bucket.position, label);
   }

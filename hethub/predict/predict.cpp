@@ -95,7 +95,8 @@ class PlanPricer {
   const RankNumbers& of(const RankPosition& at) {
     const int rank = plan_.pipelines[at.pipeline].stages[at.stage].ranks[at.place];
     const int index = ranks_.index_of_rank.at(rank);
-    const std::vector<std::vector<int>> groups = devices_of_groups(plan_, at, devices_);
+    const std::vector<std::vector<int>> groups =
+        devices_of_groups(plan_, at, ranks_.distinct[index], devices_);
     const auto [place, is_new] = known_.try_emplace({index, pattern_of(groups)});
     if (is_new) place->second = rank_numbers(ranks_.distinct[index], costs_, groups);
     return place->second;

@@ -69,7 +69,8 @@ std::vector<StageAccount> stage_accounts(const Plan& plan, const RankPlans& rank
       const Stage& stage = pipeline.stages[index];
       const int rank = stage.ranks.front();
       const Work work =
-          work_of(ranks.of(rank), costs, devices_of_groups(plan, {number, index, 0}, devices));
+          work_of(ranks.of(rank), costs,
+                  devices_of_groups(plan, {number, index, 0}, ranks.of(rank), devices));
       StageAccount& account = accounts.emplace_back();
       account = {.pipeline = number,
                  .stage = index,

@@ -265,17 +265,18 @@ class PersistentPlanner {
     }
   }
 
-  // Each gradient lies as far from the first as its parameter does.
+  // In the order of their parameters; one without a gradient leaves its place free.
   void place_gradients() {
     for (std::size_t index = 0; index < programs_.size(); ++index) {
       auto& places = plan_.programs[index].values;
       for (const int parameter : programs_[index]->values_of(ValueRole::kParameter)) {
         const int gradient = programs_[index]->gradient_of(parameter);
-        if (gradient < 0) continue;
-        places[gradient] = {Region::kPersistent, plan_.gradients_offset + places[parameter].offset};
+        const int sized = gradient < 0 ? parameter : gradient;
+        const std::int64_t offset = take(programs_[index]->values[sized].spec.bytes());
+        if (gradient >= 0) places[gradient] = {Region::kPersistent, offset};
       }
     }
-    end_ += plan_.flat_bytes;
+    plan_.gradient_bytes = end_ - plan_.gradients_offset;
   }
 
   const std::vector<const Program*>& programs_;

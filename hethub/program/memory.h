@@ -50,14 +50,16 @@ struct ProgramMemory {
 /// Where everything of one rank lies in its one arena. Its size is what is allocated and what the
 /// predictor reports: nothing else is allocated in a step.
 ///
-/// Layout: parameters of all programs, then their gradients (both flat and in the same order, see
-/// flat_bytes), copies, constants, blocks; then each program's lanes; then the shared region.
-/// Micro-batches alive at once have a lane each; the shared region serves the one action that runs.
+/// Layout: parameters of all programs, then their gradients (both flat and in the same order; a
+/// gradient may be a part of its parameter's), copies, constants, blocks; then each program's
+/// lanes; then the shared region. Micro-batches alive at once have a lane each; the shared region
+/// serves the one action that runs.
 struct MemoryPlan {
   std::int64_t arena_bytes = 0;
   std::int64_t parameters_offset = 0;
   std::int64_t gradients_offset = 0;
-  std::int64_t flat_bytes = 0;  ///< of the parameters, each padded to 256 bytes
+  std::int64_t flat_bytes = 0;      ///< of the parameters, each padded to 256 bytes
+  std::int64_t gradient_bytes = 0;  ///< of the gradients, likewise
   std::int64_t shared_offset = 0;
   std::int64_t shared_bytes = 0;
   std::int64_t between_bytes = 0;  ///< of the blocks between steps, from where the lanes begin

@@ -38,7 +38,9 @@ void GradientSums::make_buckets() {
     Communicator& group = *groups_.at(segment.ranks);
     buckets_.push_back(
         {.group = &group,
-         .gradients = group.prepare(gradient_algorithm(segment), segment.owned, DType::kF32),
+         .gradients = segment.scattered
+                          ? nullptr
+                          : group.prepare(gradient_algorithm(segment), segment.owned, DType::kF32),
          .parameters = group.prepare(parameter_algorithm(segment), segment.owned, DType::kF32),
          .gradient_view = device_.view(held.gradients),
          .parameter_view = device_.view(held.parameters),
@@ -102,6 +104,10 @@ void GradientSums::examine() {
 
 void GradientSums::start_sum() {
   Bucket& bucket = buckets_[summed_];
+  if (bucket.gradients == nullptr) {  // it was summed after each micro-batch
+    ++summed_;
+    return;
+  }
   sum_began_s_ = seconds_now();
   request_ = bucket.group->start(
       *bucket.gradients,
@@ -139,6 +145,7 @@ int GradientSums::finish_checks(Deadline deadline) {
 void GradientSums::finish(Deadline deadline) {
   while (summed_ < buckets()) {
     if (!summing_) start_sum();
+    if (!summing_) continue;
     request_.wait(deadline);
     end_sum();
   }

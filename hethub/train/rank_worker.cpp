@@ -232,8 +232,9 @@ int RankWorker::first_nonfinite_tensor(const GradientBucket& bucket) {
   const HeldSegment& held = rank_.segments[bucket.held];
   View gradients = device_.view(held.gradients);
   for (const TensorShard& part : (*options_.segments)[held.segment].parts) {
-    std::vector<float> values(static_cast<std::size_t>(part.count));
-    device_.queue().download(gradients.slice(0, part.count * 4),
+    const std::int64_t count = std::min(part.count, gradients.bytes / 4);  // or what is kept of it
+    std::vector<float> values(static_cast<std::size_t>(count));
+    device_.queue().download(gradients.slice(0, count * 4),
                              std::as_writable_bytes(std::span(values)));
     device_.synchronize(deadline());
     const bool finite = std::all_of(values.begin(), values.end(),

@@ -53,7 +53,7 @@ std::vector<Cell> all_cells() {
         for (const int replicas : {1, 2, 3}) {
           for (const char* schedule : {"1f1b", "gpipe", "zero-bubble", "interleaved"}) {
             for (const char* recompute : {"none", "selective", "full"}) {
-              for (const int zero_stage : {0, 1}) {
+              for (const int zero_stage : {0, 1, 2}) {
                 for (const int experts : {1, 2, 4}) {
                   const bool has = set == std::string("mixtral") || experts == 1;
                   if (!has) continue;
