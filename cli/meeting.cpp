@@ -30,6 +30,18 @@ void add_meeting(CLI::App& command, MeetingOptions& options) {
       "error");
 }
 
+std::vector<std::string> words_of(const MeetingOptions& options) {
+  std::vector<std::string> words = {"--transport",          options.transport,
+                                    "--rendezvous-timeout", text(options.rendezvous_timeout_s),
+                                    "--peer-timeout",       text(options.peer_timeout_s)};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {name, value});
+  };
+  add("--iface", options.flags.interfaces);
+  add("--flight-folder", options.flight.folder);
+  return words;
+}
+
 RendezvousOptions meeting_of(const MeetingOptions& options, bool quiet) {
   RendezvousOptions meeting = rendezvous_from_environment(process_environment(), options.flags);
   meeting.transports = transports_of(options.transport);

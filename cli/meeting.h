@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include <CLI/CLI.hpp>
 
 #include "cli/flight.h"
@@ -24,5 +27,8 @@ void add_meeting(CLI::App& command, MeetingOptions& options);
 /// How this rank meets the others, from options and environment. Rank 0 of several says on standard
 /// error what was used, unless it is `quiet`: a rank that another process of ours has started.
 RendezvousOptions meeting_of(const MeetingOptions& options, bool quiet = false);
+
+/// The options as words of a command line, for the ranks that a verb starts itself.
+std::vector<std::string> words_of(const MeetingOptions& options);
 
 }  // namespace hethub

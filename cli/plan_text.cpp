@@ -8,6 +8,7 @@
 
 #include "hethub/base/error.h"
 #include "hethub/base/files.h"
+#include "hethub/plan/alike_pipelines.h"
 #include "hethub/plan/plan_file.h"
 
 namespace hethub {
@@ -113,6 +114,9 @@ void print_reasons(const PlanAnswer& answer) {
     }
     print_effect("with " + change.what, change.tokens_per_second, base, change.proven);
   }
+  if (answer.result.tried_schedules) {
+    std::printf("  zero-bubble and interleaved schedules were tried of the best plan alone\n");
+  }
   if (!answer.result.complete && answer.result.bound_seconds <= 0) {
     std::printf("  the search ran out of time and proved no limit: --time-limit gives it more\n");
   } else if (!answer.result.complete) {
@@ -156,18 +160,6 @@ std::string ranks_text(const std::vector<int>& ranks) {
     all += text(at == 0 ? "" : ",", ranks[at]);
   }
   return all;
-}
-
-// Alike but for their ranks.
-bool alike(const Pipeline& a, const Pipeline& b) {
-  return a.micro_batches == b.micro_batches && a.micro_batch_size == b.micro_batch_size &&
-         std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(),
-                    [](const Stage& one, const Stage& other) {
-                      return one.kind == other.kind && one.layers == other.layers &&
-                             one.tensor_parallel == other.tensor_parallel &&
-                             one.recompute == other.recompute &&
-                             one.ranks.size() == other.ranks.size();
-                    });
 }
 
 constexpr double kBarWidth = 30;
@@ -243,6 +235,7 @@ Json json_of(const PlanAnswer& answer) {
           {"base_tokens_per_second", answer.base_tokens_per_second},
           {"tokens_per_second_without", without},
           {"complete", answer.result.complete},
+          {"tried_schedules", answer.result.tried_schedules},
           {"gap", gap_of(answer.result)},
           {"simulated", answer.result.simulated},
           {"left_out", left_out},
@@ -256,7 +249,7 @@ std::string diagram_of(const Plan& plan, const Prediction& prediction) {
   for (std::size_t first = 0; first < plan.pipelines.size();) {
     const Pipeline& pipeline = plan.pipelines[first];
     std::size_t next = first + 1;
-    while (next < plan.pipelines.size() && alike(plan.pipelines[next], pipeline))
+    while (next < plan.pipelines.size() && alike_but_for_ranks(plan.pipelines[next], pipeline))
       ++next;
     all +=
         text("  pipeline ", first, next - first > 1 ? text(" to ", next - 1, ", alike") : "", ": ",

@@ -207,6 +207,8 @@ LaunchOptions ranks_of(const Options& options, const std::vector<std::string>& k
   for (const std::string& backend : options.backends) {
     argv.insert(argv.end(), {"--backends", backend});
   }
+  const std::vector<std::string> meeting = words_of(options.meeting);
+  argv.insert(argv.end(), meeting.begin(), meeting.end());
   const int ranks = std::max<int>(static_cast<int>(kinds.size()), 2);
   for (int rank = 0; rank < ranks; ++rank) {
     const bool computes = rank < static_cast<int>(kinds.size());

@@ -212,6 +212,8 @@ int start_ranks(const Options& options, const Job& job, bool json) {
                                      "--tolerance-losses",
                                      text(tolerances.losses)};
     if (!options.cluster.empty()) argv.insert(argv.end(), {"--cluster", options.cluster});
+    const std::vector<std::string> meeting = words_of(options.meeting);
+    argv.insert(argv.end(), meeting.begin(), meeting.end());
     if (json) argv.emplace_back("--json");
     launch.ranks.push_back({.rank = static_cast<int>(rank), .label = kinds[rank], .argv = argv});
   }

@@ -17,7 +17,8 @@ struct PeerMemory {
 
 /// The seam to a transport: an ordered stream of bytes to and from one peer, which never blocks.
 /// It knows nothing of messages, tensors or deadlines; those are the Messenger's, above all wires.
-/// Implementations: comm/shm (ranks of one host), comm/tcp.
+/// Implementations: comm/shm (ranks of one host), comm/tcp, comm/plugin (transports
+/// in shared objects, such as comm/ucx).
 ///
 /// Threads: one at a time; the Messenger holds its lock around every call.
 class Wire {

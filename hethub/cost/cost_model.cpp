@@ -80,9 +80,9 @@ double lookup(const std::map<std::string, double>& rates, DType dtype) {
 // The peak for an op: of products that of their dtype, where the backend opencl computes narrow
 // ones in f32; others are bound by what they read and write, so that any peak of the sheet will do.
 double roof_of(const Kind& sheet, const Op& op) {
-  const double own = product_peak(sheet, op.dtype);
+  const bool in_f32 = sheet.backend == "opencl" && size_of(op.dtype) == 2;
+  const double own = product_peak(sheet, in_f32 ? DType::kF32 : op.dtype);
   if (own > 0) return own;
-  if (sheet.backend == "opencl" && size_of(op.dtype) == 2) return product_peak(sheet, DType::kF32);
   if (is_product(op)) return own;
   double most = 0;
   for (const auto& [dtype, peak] : sheet.peak_flops_per_s) {

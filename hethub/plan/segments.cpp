@@ -304,7 +304,7 @@ CollectiveAlgorithm parameter_algorithm(const Segment& segment) {
 
 std::int64_t SegmentScratch::bytes_of(const Segment& segment) {
   const auto ranks = static_cast<int>(segment.ranks.size());
-  std::vector<std::int64_t> sizes = {ranks};
+  std::vector<std::int64_t> sizes = {ranks, segment.scattered ? 1 : 0};  // what is owned differs
   for (const std::vector<int>& kind : segment.kinds) {
     sizes.push_back(std::ssize(kind));
   }

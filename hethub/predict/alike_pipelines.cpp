@@ -16,7 +16,8 @@ std::vector<int> first_alike(const Plan& plan, const std::vector<RankPlace>& clu
     int node = -1;
     for (const Stage& stage : pipeline.stages) {
       const int kind = kinds.try_emplace(stage.kind, static_cast<int>(kinds.size())).first->second;
-      key.insert(key.end(), {kind, stage.tensor_parallel, std::ssize(stage.layers) > 1});
+      key.insert(key.end(), {kind, stage.tensor_parallel, stage.expert_parallel,
+                             std::ssize(stage.layers) > 1});
       for (const LayerRange& range : stage.layers) {
         key.insert(key.end(), {range.begin, range.end});
       }

@@ -59,6 +59,7 @@ class ExactSearch {
   };
 
   static std::vector<RankClass> usable_classes(const SearchRequest& request);
+  bool is_mixed(const PipelineShape& shape) const;
   void list_shapes();
   bool shape_pinned_out(const PipelineShape& shape) const;
   bool split_pinned_out(const std::vector<int>& split) const;

@@ -16,6 +16,17 @@ double ways_to_split(int layers, int stages) {
   return ways;
 }
 
+// Those whose sizes differ by at most one, in the order of for_each_split.
+std::vector<std::vector<int>> even_splits_of(int layers, int stages) {
+  std::vector<int> split(static_cast<std::size_t>(stages), layers / stages);
+  std::fill(split.end() - layers % stages, split.end(), layers / stages + 1);
+  std::vector<std::vector<int>> all;
+  do {
+    all.push_back(split);
+  } while (std::next_permutation(split.begin(), split.end()));
+  return all;
+}
+
 }  // namespace
 
 std::vector<RankClass> ExactSearch::usable_classes(const SearchRequest& request) {
@@ -48,6 +59,12 @@ bool ExactSearch::split_pinned_out(const std::vector<int>& split) const {
   return false;
 }
 
+bool ExactSearch::is_mixed(const PipelineShape& shape) const {
+  return std::any_of(shape.begin(), shape.end(), [&](int which) {
+    return classes_[which].kind != classes_[shape.front()].kind;
+  });
+}
+
 void ExactSearch::list_shapes() {
   const int layers = request_.model.layers;
   std::size_t longest = 0;
@@ -59,6 +76,13 @@ void ExactSearch::list_shapes() {
   even_splits_.resize(longest + 1);
   const bool pinned = !request_.pins.stage_layers.empty();
   for (std::size_t stages = 1; stages <= longest; ++stages) {
+    const bool mixed = std::any_of(shapes_.begin(), shapes_.end(), [&](const auto& shape) {
+      return shape.size() == stages && is_mixed(shape);
+    });
+    if (!pinned && !mixed) {
+      even_splits_[stages] = even_splits_of(layers, static_cast<int>(stages));
+      continue;
+    }
     for_each_split(layers, static_cast<int>(stages), [&](const std::vector<int>& split) {
       if (!split_pinned_out(split)) {
         splits_[stages].push_back(split);
@@ -67,12 +91,12 @@ void ExactSearch::list_shapes() {
       return !out_of_time();
     });
   }
-  std::erase_if(shapes_, [&](const PipelineShape& shape) { return splits_[shape.size()].empty(); });
+  const auto splits_for = [&](const PipelineShape& shape) {
+    return &(is_mixed(shape) ? splits_ : even_splits_)[shape.size()];
+  };
+  std::erase_if(shapes_, [&](const PipelineShape& shape) { return splits_for(shape)->empty(); });
   for (const PipelineShape& shape : shapes_) {
-    const bool one_kind = std::all_of(shape.begin(), shape.end(), [&](int which) {
-      return classes_[which].kind == classes_[shape.front()].kind;
-    });
-    shape_splits_.push_back(&(one_kind ? even_splits_ : splits_)[shape.size()]);
+    shape_splits_.push_back(splits_for(shape));
   }
   capacities_.assign(shapes_.size(), {0, -1});
   listed_ = !stopped_;

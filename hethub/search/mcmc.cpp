@@ -7,25 +7,25 @@
 #include <utility>
 
 #include "hethub/base/clock.h"
+#include "hethub/plan/alike_pipelines.h"
 #include "hethub/search/search_cache.h"
 
 namespace hethub {
 namespace {
 
-// But for their ranks.
-bool alike(const Pipeline& a, const Pipeline& b) {
-  const auto same = [](const Stage& one, const Stage& other) {
-    return one.kind == other.kind && one.layers == other.layers &&
-           one.tensor_parallel == other.tensor_parallel && one.recompute == other.recompute;
-  };
-  return a.micro_batches == b.micro_batches && a.micro_batch_size == b.micro_batch_size &&
-         std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(), same);
-}
-
-// Recomputes all of its layers, as before, or none.
+// Recomputes all of its layers, as before, or its first, as many as before.
 void set_layers(Stage& stage, LayerRange layers) {
+  const bool all = stage.recompute.size() == 1 && stage.recompute[0].layers == stage.layers.front();
   stage.layers = {layers};
-  if (!stage.recompute.empty()) stage.recompute = {{Recompute::kFull, layers}};
+  int left = layers.size();
+  int next = layers.begin;
+  for (RecomputeRange& again : stage.recompute) {
+    const int size = all ? left : std::min(left, again.layers.size());
+    again.layers = {next, next + size};
+    next += size;
+    left -= size;
+  }
+  std::erase_if(stage.recompute, [](const RecomputeRange& again) { return again.layers.size() == 0; });
 }
 
 class Walk {
@@ -102,7 +102,7 @@ class Walk {
     const bool all = below(2) == 0;
     const Pipeline model = chosen;
     for (Pipeline& one : plan.pipelines) {
-      if (&one != &chosen && !(all && alike(one, model))) continue;
+      if (&one != &chosen && !(all && alike_but_for_ranks(one, model))) continue;
       set_layers(one.stages[first], {one.stages[first].layers.front().begin, border});
       set_layers(one.stages[first + 1], {border, one.stages[first + 1].layers.front().end});
     }

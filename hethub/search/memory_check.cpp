@@ -33,12 +33,13 @@ std::vector<std::int64_t> MemoryCheck::arenas_of(const Plan& plan,
   RankSignatures signatures(plan, model_, segments);
   std::vector<std::int64_t> arenas(plan.world_size(), 0);
   for_each_rank(plan, [&](const RankPosition& at, int rank) {
-    const auto [found, is_new] = known_.try_emplace(signatures.but_for_lanes(at));
-    if (is_new) {
+    const std::string key = signatures.but_for_lanes(at);
+    auto found = known_.find(key);
+    if (found == known_.end()) {
       const Schedule& schedule = signatures.schedule_of(at.pipeline);
       const RankPlanOptions options{.scratch = &scratch_};
-      found->second =
-          shape_of(make_rank_plan(plan, model_, segments, at, schedule, options).memory);
+      const RankPlan made = make_rank_plan(plan, model_, segments, at, schedule, options);
+      found = known_.emplace(key, shape_of(made.memory)).first;
     }
     arenas[rank] = arena_of(found->second, signatures.lanes_of(at));
   });

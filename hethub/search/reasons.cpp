@@ -62,8 +62,11 @@ void vary_schedules(const SearchRequest& alone, std::vector<SearchResult>& found
     SearchRequest mine = alone;
     mine.pins.kinds = {kind.kind};
     mine.global_batch = kind.sequences;
+    const double rate = rate_of(found[index]);
     vary_schedule(found[index], mine);
-    kind.tokens_per_second = rate_of(found[index]);
+    // A kind whose best plan has no pipelines keeps it, whatever schedule is asked of them.
+    kind.tokens_per_second = found[index].tried_schedules ? rate_of(found[index]) : rate;
+    kind.proven = kind.proven && !found[index].tried_schedules;
   });
   bound.tokens_per_second = 0;
   for (const KindAlone& kind : bound.kinds) {

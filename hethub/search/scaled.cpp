@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "hethub/base/clock.h"
+#include "hethub/plan/alike_pipelines.h"
 #include "hethub/search/even_replicas.h"
 #include "hethub/search/parallel.h"
 #include "hethub/search/replica_search.h"
@@ -15,16 +16,6 @@ namespace {
 
 std::int64_t memory_of(const CostModel& costs, const std::string& kind) {
   return kind_named(costs.cluster(), kind).memory_bytes - costs.fixed_memory_bytes(kind);
-}
-
-// But for their ranks.
-bool alike(const Pipeline& a, const Pipeline& b) {
-  const auto same = [](const Stage& one, const Stage& other) {
-    return one.kind == other.kind && one.tensor_parallel == other.tensor_parallel &&
-           one.layers == other.layers && one.recompute == other.recompute;
-  };
-  return a.micro_batches == b.micro_batches && a.micro_batch_size == b.micro_batch_size &&
-         std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(), same);
 }
 
 }  // namespace
@@ -49,7 +40,7 @@ bool ScaledSearch::surely_fits(const Plan& plan) {
   std::map<std::string_view, std::int64_t> have;
   for (std::size_t pipeline = 0; pipeline < plan.pipelines.size(); ++pipeline) {
     const Pipeline& one = plan.pipelines[pipeline];
-    if (pipeline > 0 && alike(one, plan.pipelines[pipeline - 1])) continue;
+    if (pipeline > 0 && alike_but_for_ranks(one, plan.pipelines[pipeline - 1])) continue;
     for (std::size_t stage = 0; stage < one.stages.size(); ++stage) {
       const auto [kind, is_new] = have.try_emplace(one.stages[stage].kind, 0);
       if (is_new) kind->second = memory_of(request_.costs, one.stages[stage].kind);

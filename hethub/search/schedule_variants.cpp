@@ -216,6 +216,7 @@ void vary_schedule(SearchResult& result, const SearchRequest& request) {
   const Candidate base = result.best.front();
   if (!only.empty()) result.best.clear();
   if (!has_pipelines(base.plan)) return;
+  result.tried_schedules = true;
   Variants variants(request, only.empty() ? base.prediction.step_seconds
                                           : std::numeric_limits<double>::infinity());
   std::vector<Plan> plans;

@@ -78,8 +78,10 @@ StageMemory::Parts StageMemory::measure(int sequences, Recompute recompute, int 
 
 StageBytes StageMemory::of(LayerRange range, int sequences, Recompute recompute, int width) {
   const std::lock_guard lock(mutex_);
-  const auto [place, is_new] = known_.try_emplace({sequences, recompute, width});
-  if (is_new) place->second = measure(sequences, recompute, width);
+  const auto key = std::tuple(sequences, recompute, width);
+  auto place = known_.find(key);
+  if (place == known_.end())
+    place = known_.emplace(key, measure(sequences, recompute, width)).first;
   const Parts& parts = place->second;
   const Slice slice = slice_of(model_, range);
   const StageBytes bytes = plus(parts.layer, parts.more, range.size() - 1);

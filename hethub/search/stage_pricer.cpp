@@ -92,10 +92,10 @@ std::vector<int> StagePricer::devices_of_group(const std::string& kind, int widt
 const StagePricer::Table& StagePricer::table(const std::string& kind, int sequences,
                                              const TensorParallel& parallel, bool split) {
   const std::lock_guard lock(mutex_);
-  const auto [place, is_new] =
-      tables_.try_emplace({kind, sequences, parallel.width, parallel.layout, split});
-  Table& table = place->second;
-  if (!is_new) return table;
+  const auto key = std::tuple(kind, sequences, parallel.width, parallel.layout, split);
+  const auto known = tables_.find(key);
+  if (known != tables_.end()) return known->second;
+  Table table;  // kept once all of it is known: an op may have no cost
   GroupPricer pricer(costs_, {devices_of_group(kind, parallel.width)});
   const GroupPrice group = [&](const GroupStart& op, DType dtype) {
     return pricer.seconds(op, dtype);
@@ -112,7 +112,7 @@ const StagePricer::Table& StagePricer::table(const std::string& kind, int sequen
                          .sequence_length = programs_.form().sequence_length,
                          .dtype = programs_.form().dtype};
   table.sent_bytes = static_cast<double>(sent_spec(programs_.distinct(), shape).bytes());
-  return table;
+  return tables_.emplace(key, std::move(table)).first->second;
 }
 
 StageNumbers StagePricer::stage(const std::string& kind, int sequences, LayerRange range,
@@ -143,9 +143,10 @@ StageNumbers StagePricer::stage(const std::string& kind, int sequences, LayerRan
 
 double StagePricer::seconds(const std::string& kind, const Op& op) {
   const std::lock_guard lock(mutex_);
-  const auto [place, is_new] = ops_.try_emplace({kind, op.body.index(), elements_of(op)}, 0.0);
-  if (is_new) place->second = costs_.op_cost(kind, op).seconds;
-  return place->second;
+  const auto key = std::tuple(kind, op.body.index(), elements_of(op));
+  const auto known = ops_.find(key);
+  if (known != ops_.end()) return known->second;
+  return ops_.emplace(key, costs_.op_cost(kind, op).seconds).first->second;
 }
 
 void StagePricer::add_optimizer(const Plan& plan, const std::vector<Segment>& segments,

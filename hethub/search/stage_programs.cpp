@@ -23,21 +23,22 @@ StagePrograms::StagePrograms(const ModelConfig& model, const JobForm& form)
 const StagePrograms::ByRecompute& StagePrograms::of(int sequences, const TensorParallel& parallel,
                                                     bool split) {
   const std::lock_guard lock(mutex_);
-  const auto [place, is_new] =
-      known_.try_emplace({sequences, parallel.width, parallel.layout, split});
-  if (!is_new) return place->second;
+  const auto key = std::tuple(sequences, parallel.width, parallel.layout, split);
+  const auto known = known_.find(key);
+  if (known != known_.end()) return known->second;
   const BatchShape shape{
       .sequences = sequences, .sequence_length = form_.sequence_length, .dtype = form_.dtype};
   const Program forward =
       build_forward(distinct_, {0, distinct_.layers, true, true}, shape, form_.group(parallel));
+  ByRecompute made;
   for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-    Program& program = place->second[static_cast<std::size_t>(recompute)];
+    Program& program = made[static_cast<std::size_t>(recompute)];
     program = forward;
     DifferentiateOptions options{.split = split};
     add_recompute({recompute, {0, distinct_.layers}}, options);
     differentiate(program, options);
   }
-  return place->second;
+  return known_.emplace(key, std::move(made)).first->second;
 }
 
 }  // namespace hethub

@@ -71,6 +71,12 @@ bool is_large(const SearchRequest& request, int devices) {
 // Puts what was found with tensor-parallel stages among the plans without. Both bounds hold in
 // their own space.
 void merge(SearchResult& result, SearchResult wide, std::size_t keep) {
+  result.simulated += wide.simulated;
+  result.too_big += wide.too_big;
+  if (wide.best.empty()) {  // and so no bound either
+    result.complete = result.complete && wide.complete;
+    return;
+  }
   std::move(wide.best.begin(), wide.best.end(), std::back_inserter(result.best));
   std::stable_sort(result.best.begin(), result.best.end(),
                    [](const Candidate& a, const Candidate& b) {
@@ -79,8 +85,6 @@ void merge(SearchResult& result, SearchResult wide, std::size_t keep) {
   if (result.best.size() > keep) result.best.resize(keep);
   result.bound_seconds = std::min(result.bound_seconds, wide.bound_seconds);
   result.complete = result.complete && wide.complete;
-  result.simulated += wide.simulated;
-  result.too_big += wide.too_big;
 }
 
 class ExactStrategy : public Strategy {

@@ -92,6 +92,9 @@ struct SearchResult {
   std::vector<Candidate> best = {};  ///< plans that fit, fastest first
   double bound_seconds = 0;          ///< no plan of the space is proven faster than this
   bool complete = false;  ///< every plan was simulated or proven slower than the last of `best`
+  /// Whether zero-bubble and interleaved schedules were tried, of the best plan alone: neither
+  /// bound_seconds nor complete says anything of other plans under them.
+  bool tried_schedules = false;
   std::int64_t simulated = 0;
   std::int64_t too_big = 0;
   std::optional<Shortage> nearest = {};  ///< of the plans that do not fit, the one that lacks least

@@ -195,8 +195,12 @@ TEST_P(Conformance, memory_starts_as_zeros_and_copies_arrive) {
 
 // On a machine without products of a dtype, nothing of it is asked for.
 TEST_P(Conformance, every_op_of_its_row_has_a_kernel_and_all_else_is_refused_by_name) {
-  if (row_here().ops.size() < GetParam().ops.size()) GTEST_SKIP() << "not every dtype is here";
-  expect_kernels_of(GetParam(), [&](const Op& op) { return backend_->prepare(op); });
+  const BackendRow here = row_here();
+  std::vector<DType> left_out;
+  for (const Precision& precision : GetParam().ops) {
+    if (here.precision_of(precision.dtype) == nullptr) left_out.push_back(precision.dtype);
+  }
+  expect_kernels_of(GetParam(), [&](const Op& op) { return backend_->prepare(op); }, left_out);
 }
 
 TEST_P(Conformance, too_much_memory_is_refused) {

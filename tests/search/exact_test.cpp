@@ -287,6 +287,11 @@ TEST(Exact, a_space_that_no_time_is_enough_for_ends_in_time_and_claims_no_bound)
   const SearchResult free = make_strategy("exact")->find(request);
   EXPECT_FALSE(free.best.empty());
   EXPECT_GT(free.bound_seconds, 0);
+  const CostModel one_kind(example_cluster(8, 0), {});
+  SearchRequest alike = request_of(one_kind, example_model(80), 16);
+  alike.time_limit_s = 0.5;
+  alike.pins.stages = 8;
+  EXPECT_FALSE(make_strategy("exact")->find(alike).best.empty());
 }
 
 }  // namespace

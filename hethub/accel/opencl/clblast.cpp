@@ -59,7 +59,7 @@ class Steps final : public OpenclOp {
 // more than a workspace holds.
 void choose_direct(const Op& all, const Preparation& with) {
   const char* name = "XGEMM_MIN_INDIRECT_SIZE";
-  const std::size_t never = std::size_t{1} << 40;
+  const std::size_t never = std::size_t{1} << 20;  // the library cubes it, in 64 bits
   check(static_cast<cl_int>(CLBlastOverrideParameters(with.device, "GemmRoutine",
                                                       CLBlastPrecisionSingle, 1, &name, &never)),
         "CLBlastOverrideParameters", all.name);

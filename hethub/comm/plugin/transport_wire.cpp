@@ -20,8 +20,8 @@ namespace hethub {
 class TransportWire : public Wire {
  public:
   TransportWire(TransportEnd end, Descriptor socket)
-      : end_(std::move(end)),
-        socket_(std::move(socket)),
+      : socket_(std::move(socket)),
+        end_(std::move(end)),
         again_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
     ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
@@ -92,8 +92,8 @@ class TransportWire : public Wire {
     if (ended_.empty() && closing_) ended_ = "connection closed";
   }
 
+  Descriptor socket_;  // closed after the end: the peer takes its end for that of the stream
   TransportEnd end_;
-  Descriptor socket_;
   Descriptor again_;
   Descriptor epoll_;
   bool attended_ = false;

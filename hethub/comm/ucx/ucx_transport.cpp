@@ -23,7 +23,7 @@ namespace {
 // What is written is sent from copies, so many at once and so large.
 constexpr std::size_t kSlots = 4;
 constexpr std::size_t kSlotBytes = std::size_t{256} * 1024 + 4096;
-constexpr auto kCloseTime = std::chrono::seconds(1);
+constexpr auto kCloseTime = std::chrono::milliseconds(100);
 
 void explain(HethubTransportError* error, const char* call, ucs_status_t status) {
   std::snprintf(error->why, sizeof error->why, "%s: %s", call, ucs_status_string(status));
@@ -137,12 +137,17 @@ struct HethubTransportEnd {
 
   // Whether the descriptor will tell of what comes next. Nothing that has come is left unread.
   bool arm() {
-    if (arrived != nullptr) return false;
-    while (ucp_worker_arm(worker) == UCS_ERR_BUSY) {
-      if (ucp_worker_progress(worker) == 0) continue;
-      if (fetch() || freed) return false;
+    constexpr int kRounds = 16;
+    for (int round = 0; round < kRounds; ++round) {
+      // What an earlier call took in is no event of the worker's any more.
+      if (arrived != nullptr || fetch() || std::exchange(freed, false) || !failure.empty()) {
+        return false;
+      }
+      const ucs_status_t status = ucp_worker_arm(worker);
+      if (status == UCS_OK) return true;
+      if (status != UCS_ERR_BUSY) fail(status);
     }
-    return !std::exchange(freed, false);
+    return false;
   }
 
   void close() {
@@ -209,19 +214,17 @@ struct HethubTransportEnd {
     ucp_stream_data_release(endpoint, const_cast<std::byte*>(std::exchange(arrived, nullptr)));
   }
 
-  // What was taken has left once no slot is busy. A close that waited for the peer's word as well
-  // would wait for one that is gone.
+  // The peer's transport says that it has all that was taken, unless it is gone: hence the limit.
   void close_endpoint() {
     const auto until = std::chrono::steady_clock::now() + kCloseTime;
-    const auto busy = [](const Slot& slot) { return slot.busy; };
-    while (failure.empty() && std::any_of(slots.begin(), slots.end(), busy) &&
-           std::chrono::steady_clock::now() < until) {
-      ucp_worker_progress(worker);
-    }
     ucp_request_param_t params = {};
+    if (failure.empty()) finish(ucp_ep_flush_nbx(endpoint, &params), until);
     params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     params.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    const ucs_status_ptr_t request = ucp_ep_close_nbx(endpoint, &params);
+    finish(ucp_ep_close_nbx(endpoint, &params), until + kCloseTime);
+  }
+
+  void finish(ucs_status_ptr_t request, std::chrono::steady_clock::time_point until) {
     if (!UCS_PTR_IS_PTR(request)) return;
     while (ucp_request_check_status(request) == UCS_INPROGRESS &&
            std::chrono::steady_clock::now() < until) {
