@@ -19,6 +19,9 @@
 #include "stage.h"
 #include "tests/accel/multiplies.h"
 
+// What PoCL keeps of a compilation is not ours to free.
+extern "C" const char* __lsan_default_suppressions() { return "leak:libpocl"; }
+
 namespace hethub::conformance {
 namespace {
 
