@@ -25,7 +25,8 @@ void set_layers(Stage& stage, LayerRange layers) {
     next += size;
     left -= size;
   }
-  std::erase_if(stage.recompute, [](const RecomputeRange& again) { return again.layers.size() == 0; });
+  std::erase_if(stage.recompute,
+                [](const RecomputeRange& again) { return again.layers.size() == 0; });
 }
 
 class Walk {

@@ -203,7 +203,8 @@ TEST_P(Conformance, every_op_of_its_row_has_a_kernel_and_all_else_is_refused_by_
   for (const Precision& precision : GetParam().ops) {
     if (here.precision_of(precision.dtype) == nullptr) left_out.push_back(precision.dtype);
   }
-  expect_kernels_of(GetParam(), [&](const Op& op) { return backend_->prepare(op); }, left_out);
+  expect_kernels_of(
+      GetParam(), [&](const Op& op) { return backend_->prepare(op); }, left_out);
 }
 
 TEST_P(Conformance, too_much_memory_is_refused) {

@@ -1,6 +1,6 @@
-#include <algorithm>
 #include "prepare.h"
 
+#include <algorithm>
 #include <set>
 
 #include <gtest/gtest.h>
