@@ -167,9 +167,9 @@ TEST_P(EveryTransport, what_was_sent_before_leaving_still_arrives) {
 }
 
 TEST_P(EveryTransport, different_operations_on_two_ranks_are_told_by_both_names) {
-  const auto world = local_world(2, GetParam());
-  const Bytes sent(8192);
+  const Bytes sent(8192);  // outlives rank 0, which may not have heard of the failure
   Bytes memory(4096);
+  const auto world = local_world(2, GetParam());
   const Tag sum = collective_tag(0, 7, check_of("ring_all_reduce", DType::kF32, 2048));
   const Tag gather = collective_tag(0, 7, check_of("ring_all_gather", DType::kF32, 1024));
   world[0]->post_send(1, sum, sent);
